@@ -9,6 +9,7 @@
 
 #include "checksum/record/divergence.h"
 #include "checksum/record/messages.h"
+#include "checksum/record/sites.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/bit_cast.h"
@@ -63,6 +64,9 @@ bool same_call(const CallRecord& then, const CallRecord& now) {
 
 /// Not a part of the call before it.
 bool stands_alone(const Item& item) { return item.kind == ItemKind::kCall || item.kind == ItemKind::kLogged; }
+
+/// A difference in the call itself: nothing can take the place of it.
+void other_way(const Event* e, PerThread& t, const Call* call, const Difference& d) { diverged(e, t, call, d); }
 
 std::atomic<bool> early_end;
 
@@ -158,7 +162,7 @@ void take_call(Event& e, PerThread& t, Call& call) {
     snprintf(d.expected_text, sizeof(d.expected_text), "%u further calls of %s that find nothing", t.run_left,
              t.cursor->call_name());
     found_text(call.now, d.found_text, sizeof(d.found_text));
-    return diverged(&e, t, &call, d);
+    return other_way(&e, t, &call, d);
   }
   while ((item = next_item(&e, t, &call)) != nullptr && !stands_alone(*item)) {
     counts.unmatched += 1;  // completions that this run did not have, e.g. of requests beyond the request table
@@ -169,7 +173,7 @@ void take_call(Event& e, PerThread& t, Call& call) {
     Difference d = difference(What::kCall);
     snprintf(d.expected_text, sizeof(d.expected_text), "the program logs \"%.60s\"", item->text);
     found_text(call.now, d.found_text, sizeof(d.found_text));
-    return diverged(&e, t, &call, d);
+    return other_way(&e, t, &call, d);
   }
   if ((item->call.flags & kCallNested) && !e.nested && !call.late) {
     call.late = true;  // a callback's calls stand before the call that calls back
@@ -187,7 +191,7 @@ void take_call(Event& e, PerThread& t, Call& call) {
     if (call.then.flags & kCallPolls)
       snprintf(d.expected_text, sizeof(d.expected_text), "%u calls of %s that find nothing", call.then.count,
                t.cursor->call_name());
-    return diverged(&e, t, &call, d);
+    return other_way(&e, t, &call, d);
   }
   take_outcome(t, call);
 }
@@ -199,12 +203,17 @@ void compare_input(Event& e, PerThread& t, Call& call) {
     put(call.now, input_of(e), true);
   }
   if ((call.now.flags | call.then.flags) & kCallUnread) return;
-  if (call.now.in_type != ValueType::kNone) counts.values += 1;
+  if (call.now.in_type != ValueType::kNone) {
+    counts.values += 1;
+    site_compared(e.site);
+  }
   if (call.now.in == call.then.in && call.now.in_type == call.then.in_type) return;
   Difference d = difference(What::kOutput);
   d.expected = call.then.in, d.expected_type = call.then.in_type;
   d.found = call.now.in, d.found_type = call.now.in_type;
-  diverged(&e, t, &call, d);
+  if (diverged(&e, t, &call, d) && d.expected_type == d.found_type &&
+      give_recorded(e, d.expected_type, d.expected, &call.given))
+    counts.from_recording += 1;
 }
 
 int32_t world_rank(CommInfo* comm, int32_t rank) {
@@ -227,6 +236,12 @@ bool same_choice(const Outcome& a, const Outcome& b) {
          (!(a.what & kOutcomeBytes) || a.bytes == b.bytes);
 }
 
+/// A value that came differs: was it replaced by the recorded one?
+void take_in(bool replaced) {
+  if (replaced) counts.from_recording += 1;
+  else diverged_input_stays();
+}
+
 /// Return code, MPI's choices, and what came.
 void compare_result(Event& e, PerThread& t, Call& call) {
   Outcome now;
@@ -237,7 +252,7 @@ void compare_result(Event& e, PerThread& t, Call& call) {
     snprintf(d.expected_text, sizeof(d.expected_text), "the call %s",
              call.then.flags & kCallFailed ? "fails" : "succeeds");
     snprintf(d.found_text, sizeof(d.found_text), "return code %d", e.result);
-    return diverged(&e, t, &call, d);
+    return other_way(&e, t, &call, d);
   }
   if (call.now.flags & kCallUnread & ~given) counts.unread += 1;
   const int64_t indices = given_indices(e);
@@ -252,11 +267,12 @@ void compare_result(Event& e, PerThread& t, Call& call) {
       snprintf(d.expected_text, sizeof(d.expected_text), "%u requests complete", call.indices);
       snprintf(d.found_text, sizeof(d.found_text), "%d requests complete, or others", static_cast<int>(indices));
     }
-    return diverged(&e, t, &call, d);
+    return other_way(&e, t, &call, d);
   }
   const bool readable = !((call.now.flags | call.then.flags) & kCallUnread);
   if (call.now.out_type != ValueType::kNone && readable) {
     counts.values += 1;
+    site_compared(e.site);
     counts.messages += (traits_of(e.id) & kTakes) != 0 && (e.attributes & kCallP2P) != 0;
   }
   if (!readable || (call.now.out == call.then.out && call.now.out_type == call.then.out_type)) return;
@@ -267,7 +283,8 @@ void compare_result(Event& e, PerThread& t, Call& call) {
     d.source = world_rank(e.comm, now.what & kOutcomeMatch       ? now.source
                                   : e.attributes & kCallBothWays ? e.receive_peer
                                                                  : e.peer);
-  diverged(&e, t, &call, d);
+  take_in(diverged(&e, t, &call, d) && d.expected_type == d.found_type &&
+          take_recorded(e, d.expected_type, d.expected));
 }
 
 }  // namespace
@@ -312,7 +329,6 @@ void verify_leave(Event& e, PerThread& t, Call& call) {
   if (call.then.flags & kCallUnforced) counts.unforced += 1;
   if (call.now.flags & kCallUnread) counts.unread += 1;
   t.last = {call.number, e.site, e.id};
-  t.clock_reads = clock_reads(*t.thread);
 }
 
 void verify_completion(Event& e, PerThread& t, Call& call, const Entry& entry, const Completion& now) {
@@ -353,10 +369,11 @@ void verify_completion(Event& e, PerThread& t, Call& call, const Entry& entry, c
     };
     text(then, d.expected_text, sizeof(d.expected_text));
     text(now, d.found_text, sizeof(d.found_text));
-    return diverged(&e, t, &call, d);
+    return other_way(&e, t, &call, d);
   }
   if (now.type != ValueType::kNone && !((then.flags | now.flags) & (kCompletionUnread | kCompletionFailed))) {
     counts.values += 1;
+    site_compared(e.site);
     counts.messages += entry.kind == Entry::kReceive;
   }
   if (((then.flags | now.flags) & (kCompletionUnread | kCompletionFailed)) ||
@@ -366,7 +383,12 @@ void verify_completion(Event& e, PerThread& t, Call& call, const Entry& entry, c
   d.expected = then.digest, d.expected_type = then.type;
   d.found = now.digest, d.found_type = now.type;
   d.source = world_rank(comm, source);
-  diverged(&e, t, &call, d);
+  bool replaced = diverged(&e, t, &call, d) && then.type == now.type;
+  if (replaced && entry.kind == Entry::kReceive) replaced = write_value(entry.view, then.type, then.digest);
+  else if (replaced && entry.kind == Entry::kCollective)
+    replaced = write_value(only_block(e, entry.layout), then.type, then.digest);
+  else replaced = false;
+  take_in(replaced);
 }
 
 void verify_logged(PerThread& t, LoggedKind kind, const char* name, ValueType type, uint64_t bits) {
@@ -385,7 +407,7 @@ void verify_logged(PerThread& t, LoggedKind kind, const char* name, ValueType ty
       snprintf(d.expected_text, sizeof(d.expected_text), "the program logs \"%.60s\"", item->text);
     else recorded_text(*t.cursor, item->call, d.expected_text, sizeof(d.expected_text));
     snprintf(d.found_text, sizeof(d.found_text), "the program logs \"%.60s\"", name);
-    return diverged(nullptr, t, nullptr, d);
+    return other_way(nullptr, t, nullptr, d);
   }
   t.cursor->next(&taken);
   counts.logged += 1;

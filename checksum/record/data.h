@@ -57,6 +57,15 @@ View receive_view(Event& event);
 /// What a blocking collective gave this rank.
 Value collective_output(Event& event);
 
+/// Puts a recorded number in the place of what the view shows. False: it is no single number in one piece.
+bool write_value(const View& view, ValueType type, uint64_t bits);
+/// The one block that the layout has, for that; `reason` is not kNone where there are several.
+View only_block(Event& event, const FlatTransfer& layout);
+/// Makes the call give the recorded number (`room`: eight bytes that stay until it returns), or what it gave this rank
+/// the recorded one. Blocking calls only; false: it is left as it is.
+bool give_recorded(Event& event, ValueType type, uint64_t bits, uint64_t* room);
+bool take_recorded(Event& event, ValueType type, uint64_t bits);
+
 /// Distance of two values in units in the last place; false: not floating-point numbers, or not numbers at all.
 bool distance_in_ulps(ValueType type, uint64_t one, uint64_t other, uint64_t* ulps);
 /// "0x1.8p+1 (3)", "42", "digest 0123…".

@@ -15,6 +15,8 @@
 #include <cstring>
 
 #include "checksum/record/messages.h"
+#include "checksum/record/sites.h"
+#include "checksum/record/sources.h"
 #include "detectors/dump/symbols.h"
 #include "shim/base/bit_cast.h"
 #include "shim/base/clock.h"
@@ -33,7 +35,8 @@ namespace resil::record {
 
 namespace {
 
-std::atomic<uint64_t> found;
+std::atomic<uint64_t> found, suspected, suspected_told;
+std::atomic<uint64_t> inputs_left;  // values that differ and could not be taken from the recording
 
 constexpr unsigned kFrames = 12;
 struct Backtrace {
@@ -157,24 +160,38 @@ void add_text_source(const char* text, Sources& sources) {
     sources.add("it looks like the name of a temporary file, which is another one in each run");
 }
 
-void find_sources(const PerThread& t, const Difference& d, const char* text, Sources& sources) {
-  if (const uint64_t reads = clock_reads(*t.thread) - t.clock_reads; reads != 0 && !mode.time)
-    sources.add("MPI_Wtime was read %" PRIu64
-                " times since the last call that agreed, and is not recorded without "
-                "RESIL_RECORD_TIME=1",
-                reads);
+/// Sources that stay open once they are: whatever this rank computes may depend on them.
+void find_standing_sources(const PerThread& t, Sources& sources) {
+  if (const uint64_t reads = clock_reads(); reads != 0)
+    sources.add("MPI_Wtime was read %" PRIu64 " times without a recorded value", reads);
+  if (sources_open()) {
+    char text[300];
+    sources_text(text, sizeof(text));
+    sources.add("%s", text);
+  }
+  if (const uint64_t left = inputs_left.load(std::memory_order_relaxed); left != 0)
+    sources.add("%" PRIu64 " values that it had received before differ", left);
   if (counts.unforced != 0) add_unforced(t, sources);
-  add_text_source(text, sources);
   if (mode.multiple && t.stream_id > 1)
     sources.add("several threads call MPI, and the order between threads is not recorded");
-  if (is_address(d.expected, d.expected_type) && is_address(d.found, d.found_type))
-    sources.add("both values look like addresses in memory, which differ from run to run");
-  if (is_date(d.expected, d.expected_type) && is_date(d.found, d.found_type))
-    sources.add("both values look like the time of day, in seconds since 1970");
   if (counts.unread != 0)
     sources.add("%" PRIu64 " calls before brought data that was not read (device memory, addresses or the like)",
                 counts.unread);
   if (mode.native) sources.add("RESIL_REDUCE=native: MPI may sum in another order each time");
+}
+
+bool standing_source(const PerThread& t) {
+  return clock_reads() != 0 || sources_open() || inputs_left.load(std::memory_order_relaxed) != 0 ||
+         counts.unforced != 0 || (mode.multiple && t.stream_id > 1) || counts.unread != 0 || mode.native;
+}
+
+void find_sources(const PerThread& t, const Difference& d, const char* text, Sources& sources) {
+  find_standing_sources(t, sources);
+  add_text_source(text, sources);
+  if (is_address(d.expected, d.expected_type) && is_address(d.found, d.found_type))
+    sources.add("both values look like addresses in memory, which differ from run to run");
+  if (is_date(d.expected, d.expected_type) && is_date(d.found, d.found_type))
+    sources.add("both values look like the time of day, in seconds since 1970");
 }
 
 void say(Finding& finding, const Event* e, const PerThread& t, const Call* call, const Difference& d, const char* where,
@@ -198,10 +215,7 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
       char from[40] = "elsewhere";
       if (d.source >= 0 && d.source != rank) snprintf(from, sizeof(from), "rank %d", d.source);
       finding.victim(rank);
-      // Whoever gives something else than recorded stops the job before it leaves him.
-      if (mode.stops) finding.culprit(rank);
-      finding.say(text::input_differs, rank, runtime.host, from, name, number, where,
-                  mode.stops ? text::sender_compared : text::sender_compares);
+      finding.say(text::input_differs, rank, runtime.host, from, name, number, where);
       finding.to_do(text::input_differs_to_do);
       break;
     }
@@ -218,43 +232,6 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
       finding.to_do(text::call_differs_to_do);
       break;
   }
-}
-
-/// Name of the function that a call site lies in, as the linker knows it; "" when it does not.
-void function_text(uint64_t site, char* name, size_t bytes) {
-  static dump::Symbols symbols;
-  static SpinLock lock;  // threads that differ at the same moment: rare, and off the call path
-  char line[300];
-  {
-    SpinGuard guard(lock);
-    symbols.reset();
-    symbols.limit_names(static_cast<unsigned>(bytes - 1));
-    SafeText text(line, sizeof(line) - 1, -1);
-    symbols.put_site(text, site);
-    line[text.size()] = 0;
-  }
-  const char* begin = strchr(line, '(');
-  const char* end = begin != nullptr ? strrchr(begin, '+') : nullptr;
-  snprintf(name, bytes, "%.*s", end != nullptr ? static_cast<int>(end - begin - 1) : 0,
-           end != nullptr ? begin + 1 : "");
-}
-
-/// Is this one of the words of RESIL_VERIFY_IGNORE?
-bool in_ignore_list(const char* where) {
-  const char* list = config_text("RESIL_VERIFY_IGNORE");
-  const size_t length = strlen(where);
-  if (length == 0) return false;
-  for (const char* at = strstr(list, where); at != nullptr; at = strstr(at + 1, where))
-    if ((at == list || at[-1] == ',') && (at[length] == 0 || at[length] == ',')) return true;
-  return false;
-}
-
-bool ignored(uint64_t site, const char* where) {
-  if (config_text("RESIL_VERIFY_IGNORE")[0] == 0 || !site_is_programs(site)) return false;
-  if (in_ignore_list(where)) return true;
-  char function[200];
-  function_text(site, function, sizeof(function));
-  return in_ignore_list(function);
 }
 
 void add_values(Finding& finding, const Difference& d) {
@@ -278,22 +255,57 @@ void add_values(Finding& finding, const Difference& d) {
 
 }  // namespace
 
-uint64_t divergences() { return found.load(std::memory_order_relaxed); }
+uint64_t divergences() { return found.load(std::memory_order_relaxed) + suspected.load(std::memory_order_relaxed); }
+uint64_t suspected_divergences() { return suspected.load(std::memory_order_relaxed); }
+void diverged_input_stays() { inputs_left.fetch_add(1, std::memory_order_relaxed); }
 
-uint64_t clock_reads(const Thread& thread) {
-  const auto* counters = thread.trace->counters;
-  return counters[static_cast<unsigned>(CallId::kMPI_Wtime)].count +
-         counters[static_cast<unsigned>(CallId::kMPI_Wtick)].count;
+uint64_t clock_reads() {
+  uint64_t reads = 0;
+  for (uint32_t i = 0; i < trace_total(); ++i)
+    for (const CallId id : {CallId::kMPI_Wtime, CallId::kMPI_Wtick})
+      reads += trace_at(i).counters[static_cast<unsigned>(id)].count;
+  const uint64_t given = counts.times.load(std::memory_order_relaxed);
+  return reads > given ? reads - given : 0;
 }
 
-static void say_diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
+void function_text(uint64_t site, char* name, size_t bytes) {
+  static dump::Symbols symbols;
+  static SpinLock lock;  // threads that differ at the same moment: rare, and off the call path
+  char line[300];
+  {
+    SpinGuard guard(lock);
+    symbols.reset();
+    symbols.limit_names(static_cast<unsigned>(bytes - 1));
+    SafeText text(line, sizeof(line) - 1, -1);
+    symbols.put_site(text, site);
+    line[text.size()] = 0;
+  }
+  const char* begin = strchr(line, '(');
+  const char* end = begin != nullptr ? strrchr(begin, '+') : nullptr;
+  snprintf(name, bytes, "%.*s", end != nullptr ? static_cast<int>(end - begin - 1) : 0,
+           end != nullptr ? begin + 1 : "");
+}
+
+/// May the cause be something that no recording holds? Then the job goes on.
+static bool only_suspected(const Difference& d, const Sources& sources) {
+  return sources.count != 0 || d.what == What::kStuck || d.what == What::kInput;
+}
+
+static void count_suspected(SiteCount* site, const Event* e) {
+  suspected.fetch_add(1, std::memory_order_relaxed);
+  if (site == nullptr) return;
+  if (!site->told) site->call = static_cast<uint16_t>(e->id);
+  site->told = true;
+}
+
+static bool say_diverged(const Event* e, PerThread& t, const Call* call, const Difference& d, SiteCount* site) {
   if (d.what == What::kCall || d.what == What::kEnd || d.what == What::kResult) t.over = true;
   char where[112] = "the end", last_site[112], before[220] = "the beginning";
   if (e != nullptr) site_text(e->site, where, sizeof(where));
   const bool of_data = e != nullptr && (d.what == What::kOutput || d.what == What::kInput);
-  if (of_data && ignored(e->site, where)) {
+  if (of_data && site_ignored(site, e->site)) {
     counts.ignored += 1;
-    return;
+    return mode.heals;
   }
   // Who of several threads takes a piece of work is decided by their order, which is not recorded; and threads that
   // begin alike cannot be told apart: this may well be another one's stream.
@@ -303,24 +315,31 @@ static void say_diverged(const Event* e, PerThread& t, const Call* call, const D
                     t.unsure ? messages::record::threads_alike : messages::record::thread_went_elsewhere);
     counts.lost += !t.over || way;
     t.over = true;
-    return;
-  }
-  if (found.fetch_add(1, std::memory_order_relaxed) != 0 && d.what != What::kStuck)
-    return;  // what follows from the first one
-  if (t.last.number != 0) {
-    site_text(t.last.site, last_site, sizeof(last_site));
-    snprintf(before, sizeof(before), "call %" PRIu64 " (%s at %s)", t.last.number, name_of(t.last.id), last_site);
+    return false;
   }
   Sources sources = {"", 0};
   char text[64];
   text_of(e, d, text, sizeof(text));
   find_sources(t, d, text, sources);
+  const bool is_suspected = only_suspected(d, sources);
+  const bool ends = d.what == What::kStuck || (mode.stops && !is_suspected);
+  if (is_suspected && d.what != What::kStuck) count_suspected(of_data ? site : nullptr, e);
+  // Told once: what follows comes from the first one. What ends the job is told whatever came before.
+  if (is_suspected && !ends) {
+    if (suspected_told.fetch_add(1, std::memory_order_relaxed) != 0 || found.load(std::memory_order_relaxed) != 0)
+      return mode.heals;
+  } else if (found.fetch_add(1, std::memory_order_relaxed) != 0 && d.what != What::kStuck) {
+    return false;
+  }
+  if (t.last.number != 0) {
+    site_text(t.last.site, last_site, sizeof(last_site));
+    snprintf(before, sizeof(before), "call %" PRIu64 " (%s at %s)", t.last.number, name_of(t.last.id), last_site);
+  }
   Finding finding;
   finding.start(d.what == What::kInput   ? "divergent_input"
                 : d.what == What::kStuck ? "replay_stuck"
                                          : "divergence",
-                sources.count != 0 || d.what == What::kStuck || d.what == What::kInput ? Confidence::kSuspected
-                                                                                       : Confidence::kProved);
+                is_suspected ? Confidence::kSuspected : Confidence::kProved);
   say(finding, e, t, call, d, where, before);
   const ring::TraceBuffer& trace = *t.thread->trace;
   if (trace.step != 0)
@@ -334,32 +353,56 @@ static void say_diverged(const Event* e, PerThread& t, const Call* call, const D
   if (d.what == What::kInput && d.source >= 0) finding.add("source", "rank %d", d.source);
   const timespec now = clock_now(CLOCK_REALTIME);  // the report puts the first of all ranks first
   finding.add("time", "%lld.%06ld", static_cast<long long>(now.tv_sec), now.tv_nsec / 1000);
-  finding.add("inputs_agreed", "%s", d.what == What::kInput ? "no: this is the first one that differs" : "yes");
+  const bool agreed = d.what != What::kInput && inputs_left.load(std::memory_order_relaxed) == 0;
+  finding.add("inputs_agreed", "%s",
+              agreed                   ? "yes"
+              : d.what == What::kInput ? "no: this is the first one that differs"
+                                       : "no: values that it had received before differ");
+  if (agreed && d.what != What::kStuck) finding.add("place", "%s", messages::record::place_proved);
   add_values(finding, d);
   if (text[0] != 0) finding.add("text", "\"%s\"", text);
   finding.add("unrecorded", "%s",
               sources.count != 0 ? sources.text
                                  : "no unrecorded source is known: a fault, or a program that uses "
                                    "random seeds, clocks, addresses or uninitialised memory");
-  if (of_data && site_is_programs(e->site)) {
-    char function[80];
-    function_text(e->site, function, sizeof(function));
-    finding.add("if_it_may_differ", "RESIL_VERIFY_IGNORE=%s%s%s", where, function[0] != 0 ? ", or every call of " : "",
-                function);
+  if (is_suspected && sources.count != 0) sources_add(finding, 6);
+  if (is_suspected && !ends)
+    finding.add("goes_on", "%s",
+                !way && d.what != What::kLogged ? messages::record::goes_on : messages::record::goes_on_unlike);
+  if (of_data) {
+    if (const char* why = site_would_blind(e->site)) finding.add("may_not_be_ignored", "%s", why);
+    else finding.add("if_it_may_differ", "RESIL_VERIFY_IGNORE=%s", where);
   }
   if (e != nullptr) add_backtrace(finding, e->return_address);
   finding_publish(finding);
-  if (!mode.stops && d.what != What::kStuck) {
+  if (!ends) {
     report_write("running");  // it must be on disk when another rank ends the job
-    return;
+    return mode.heals && is_suspected;
   }
   t.thread->depth = 1;  // what follows is resil's own
   t.thread->outer_frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   stop_job(91);
 }
 
-void diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
-  on_own_stack([&] { say_diverged(e, t, call, d); });
+bool diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
+  const bool of_data = e != nullptr && (d.what == What::kOutput || d.what == What::kInput);
+  SiteCount* site = of_data ? site_count(e->site) : nullptr;
+  if (site != nullptr) {
+    site->differed += 1;
+    if (site->differed == 1) site->call = static_cast<uint16_t>(e->id);
+    // A place that is known, and what was open there is open still.
+    if (site->ignored == SiteCount::kYes) {
+      counts.ignored += 1;
+      return mode.heals;
+    }
+    if (site->told && !t.unsure && (d.what == What::kInput || standing_source(t))) {
+      suspected.fetch_add(1, std::memory_order_relaxed);
+      return mode.heals;
+    }
+  }
+  bool recorded = false;
+  on_own_stack([&] { recorded = say_diverged(e, t, call, d, site); });
+  return recorded;
 }
 
 }  // namespace resil::record

@@ -31,16 +31,24 @@ struct Difference {
 
 constexpr Difference difference(What what) { return {what, ValueType::kNone, ValueType::kNone, 0, 0, -1, {}, {}}; }
 
-/// Publishes it if it is this rank's first, and ends the job with status 91 if the policy says so. `e` null: outside a
-/// call. After kCall, kEnd and kResult nothing more is compared in this thread.
-void diverged(const Event* e, PerThread& t, const Call* call, const Difference& difference);
+/// Publishes it if it is this rank's first of its kind, and under RESIL_ON_MISMATCH=abort ends the job with status 91
+/// if the cause is proved or the run cannot go on. `e` null: outside a call. After kCall, kEnd and kResult nothing more
+/// is compared in this thread. Returns whether the recorded value is to take the place of what differs: it is only
+/// suspected, or RESIL_VERIFY_IGNORE names the place.
+bool diverged(const Event* e, PerThread& t, const Call* call, const Difference& difference);
+/// A value that differs stayed as it is: what follows may differ for this reason.
+void diverged_input_stays();
 
 /// Tells entries of RESIL_VERIFY_IGNORE that name an MPI library or a language binding; they have no effect.
 void refuse_foreign_entries();
 
-/// Divergences of this rank so far, the first one included.
+/// Divergences of this rank so far, those that are only suspected included, and these alone.
 uint64_t divergences();
-/// Calls of MPI_Wtime and MPI_Wtick by this thread so far.
-uint64_t clock_reads(const Thread& thread);
+uint64_t suspected_divergences();
+/// Values of MPI_Wtime and MPI_Wtick that this rank has read and that did not come from the recording.
+uint64_t clock_reads();
+
+/// Name of the function that a call site lies in, as the linker knows it; "" when it does not.
+void function_text(uint64_t site, char* name, size_t bytes);
 
 }  // namespace resil::record

@@ -46,12 +46,35 @@ RESIL_MESSAGE(stream_ends, note,
 RESIL_MESSAGE(damaged, log_note, "verify: %s; nothing after it is verified", "A block of the recording is damaged.",
               "Record again; look at the file system.");
 
+RESIL_MESSAGE(to_ignore, log,
+              "verify: differences of rank %d whose cause is only suspected: %" PRIu64
+              ". If these data may differ: RESIL_VERIFY_IGNORE=%s",
+              "The run went on past differences whose cause may be something that no recording holds. The value names "
+              "every call site that would have to be ignored, and those that are ignored already.",
+              "Look at the sources in the findings. If these data may differ, set the variable as it stands there.");
+RESIL_MESSAGE(may_not_be_ignored, log_note,
+              "verify: call sites at which data differ and that must not be ignored: %u. RESIL_VERIFY_IGNORE would "
+              "hide more there "
+              "than these differences (member sites of the report)",
+              "The site is not in the program's own code, or most of what is compared there agrees.",
+              "Take the source away (fix the seed, switch timing output off).");
+RESIL_PHRASE(site_not_own,
+             "the call site is not in the program's own code, so that every call of the program would be ignored");
+RESIL_PHRASE(site_mostly_agrees,
+             "most values compared at this call site agree, and none of them would be compared any more");
+RESIL_PHRASE(place_proved, "proved: the runs part here, in this rank");
+RESIL_PHRASE(goes_on,
+             "the cause is only suspected; a single number is taken from the recording, an array stays as it is");
+RESIL_PHRASE(goes_on_unlike, "the cause is only suspected; this thread is not compared any further");
+
 // --- findings ---
 RESIL_FINDING(
     output_differs,
     "Rank %d on %s sends other data than recorded in %s (call %" PRIu64
     " at %s), although everything it received so far agrees. The two runs diverge in this rank, after %s.",
-    "The rank computed another value from the same inputs.",
+    "The rank computed another value from the same inputs. Proved: no source is open that verify knows of. Suspected: "
+    "one "
+    "is, the evidence names it, and the job goes on.",
     "look at what the rank computes between these two calls. If that may differ from run to run (times, random "
     "seeds), set if_it_may_differ; if it may not, run again: the same rank on another node tells the program "
     "from the hardware.");
@@ -60,15 +83,13 @@ RESIL_FINDING(logged_differs,
               ", although everything it received so far agrees. The two runs diverge in this rank, after %s.",
               "As record.output_differs, for a value given to resil_norm, resil_count or resil_checksum.",
               "look at what the rank computes between these two calls; run again with the rank on another node.");
-RESIL_FINDING(
-    input_differs,
-    "Rank %d on %s received other data than recorded from %s in %s (call %" PRIu64
-    " at %s), although everything it sent so far agrees. %s the data changed on the way, or in this rank's memory "
-    "after it had arrived.",
-    "Senders compare before they send: data that is wrong only at the receiver changed on the way.",
-    "run again with RESIL_MODE=checksum RESIL_BLAME=full, which tells MPI, network and memory apart.");
-RESIL_PHRASE(sender_compared, "The sender compared it before, and no rank has stopped:");
-RESIL_PHRASE(sender_compares, "The sender compared it before: if no other rank diverges first,");
+RESIL_FINDING(input_differs,
+              "Rank %d on %s received other data than recorded from %s in %s (call %" PRIu64
+              " at %s), although everything it sent so far agrees. The sender compared it before: if no other rank "
+              "diverges first, "
+              "the data changed on the way, or in this rank's memory after it had arrived.",
+              "Senders compare before they send: data that is wrong only at the receiver changed on the way.",
+              "run again with RESIL_MODE=checksum RESIL_BLAME=full, which tells MPI, network and memory apart.");
 RESIL_FINDING(
     stuck,
     "Rank %d on %s: %s (call %" PRIu64

@@ -2,15 +2,21 @@
 //
 // The modes record and verify: configuration, hooks, report. See docs/RECORD.md.
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
 #include "checksum/record/divergence.h"
 #include "checksum/record/messages.h"
+#include "checksum/record/sites.h"
+#include "checksum/record/sources.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/bit_cast.h"
+#include "shim/base/own_stack.h"
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/module.h"
@@ -19,6 +25,7 @@
 #include "shim/config/config.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
+#include "shim/report/own_files.h"
 #include "shim/report/report.h"
 #include "shim/tables/tables.h"
 
@@ -83,18 +90,24 @@ bool enabled() {
 void before_init() {
   if (mode.recording && mode.verifying) stop_unusable(messages::record::both_modes);
   mode.stops = strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0;
+  mode.heals = mode.stops && !config_has("RESIL_MODE", "checksum");
   mode.time = config_integer("RESIL_RECORD_TIME") != 0;
   mode.patience = config_real("RESIL_VERIFY_SECONDS");
   digest_prepare();
   prepare_threads();
   name_directory();
   identity_of_this_rank(&identity);
+  if (mode.verifying) {
+    sources_count_threads();
+    sources_scan(false);
+  }
   Problem problem;
   if (mode.recording && !directory_lock(directory, identity, &problem)) refuse(problem);
 }
 
 void after_init() {
   if (ready) return;
+  if (mode.verifying) sources_scan(true);
   mode.multiple = !runtime_has_world() || backend->thread_multiple();
   identity_of_this_rank(&identity);
   snprintf(identity.reduce, sizeof(identity.reduce), "%s", reduce_mode());
@@ -139,6 +152,8 @@ void enter(Event& e) {
   call.told = 0;
   call.comm = e.comm != nullptr ? e.comm->ring->id : 0;
   if (mode.verifying) {
+    if (sources_stale()) [[unlikely]]
+      sources_scan(false);
     verify_enter(e, *t, call);
   } else {
     call.now.flags = 0;
@@ -254,7 +269,12 @@ double time(Thread& thread, CallId id, double value) {
   PerThread* t = ready ? per_thread(thread) : nullptr;
   if (t == nullptr) return value;
   const char* name = call_info(id).name;
-  if (mode.verifying) return replay_time(*t, name, value);
+  if (mode.verifying) {
+    const uint64_t before = counts.forced;
+    const double given = replay_time(*t, name, value);
+    if (counts.forced != before) counts.times.fetch_add(1, std::memory_order_relaxed);
+    return given;
+  }
   t->stream->logged(LoggedKind::kTime, name, ValueType::kDouble, bit_cast<uint64_t>(value));
   return value;
 }
@@ -298,6 +318,15 @@ void report(JsonWriter& json) {
     number("unmatched", counts.unmatched);
     number("threads_lost", counts.lost);
     number("divergences", divergences());
+    number("suspected", suspected_divergences());
+    number("from_recording", counts.from_recording);
+    number("times", counts.times.load(std::memory_order_relaxed));
+    number("times_not_recorded", clock_reads());
+    sources_report(json);
+    sites_report(json);
+    static char ignore[4000];
+    unsigned left;
+    json.text("to_ignore", sites_to_ignore(ignore, sizeof(ignore), &left) ? ignore : "");
     char text[200];
     snprintf(text, sizeof(text),
              "rank %d compared %" PRIu64 " calls, %" PRIu64 " messages, %" PRIu64 " values of %" PRIu64
@@ -309,12 +338,40 @@ void report(JsonWriter& json) {
   json.end_object();
 }
 
+/// What would have to be ignored, in one line. Ranks that would say the same say it once: the file in the report
+/// directory belongs to the first of them.
+void advise() {
+  static char value[4000], line[4400], name[64];
+  unsigned left;
+  const bool some = sites_to_ignore(value, sizeof(value), &left);
+  if (left != 0) add_note_format(messages::record::may_not_be_ignored, left);
+  if (!some && left == 0) return;
+  snprintf(name, sizeof(name), "verify-ignore-%016" PRIx64 ".txt", hash_combine(hash_text(value), left));
+  if (const int at = own_directory_to_write(runtime.directory); at >= 0) {
+    const int file = own_file_create_at(at, name, 0666);
+    const bool told = file < 0 && errno == EEXIST;
+    if (file >= 0) {
+      dprintf(file, "%s\n", value);
+      close(file);
+    }
+    close(at);
+    if (told) return;
+  }
+  if (some) {
+    snprintf(line, 8, "resil: ");
+    snprintf(line + 7, sizeof(line) - 7, messages::record::to_ignore, runtime.rank, suspected_divergences(), value);
+    log_block(line);
+  }
+  if (left != 0) log_format(messages::record::may_not_be_ignored, left);
+}
+
 /// MPI_Finalize is the program's last call: before the real one.
 void before_finalize() {
   if (!ready || !mode.verifying || current_thread == nullptr) return;
   PerThread* t = per_thread(*current_thread);
   // The record of MPI_Finalize itself was taken in `enter`, unless calls of callbacks in it stand before it.
   if (t != nullptr && t->depth > 0 && !t->calls[t->depth - 1].late) verify_end(*t, "the program ends");
+  if (suspected_divergences() != 0) on_own_stack([] { advise(); });
 }
 
 constexpr Module kModule = {

@@ -36,6 +36,7 @@ struct Call {
   bool has_input;
   bool fails;  ///< verify: a poll that found nothing
   bool forced;  ///< verify: a receive that was posted with another source and tag
+  uint64_t given;  ///< verify: the recorded number that it gives in place of the program's
 };
 
 constexpr unsigned kNesting = 6;
@@ -62,7 +63,6 @@ struct PerThread {
   uint32_t run_left;  ///< verify: failing polls still to come of the run `run`
   CallRecord run;
   LastCall last;  ///< verify
-  uint64_t clock_reads;  ///< verify: of MPI_Wtime when the last call agreed
   int32_t* indices;  ///< verify: of the current call
   uint32_t index_room;
   Entry** noted;  ///< verify: persistent requests of the MPI_Start that is entered next
@@ -96,6 +96,7 @@ inline bool is_wild(int32_t source, int32_t tag) {
 struct Mode {
   bool recording, verifying;
   bool stops;  ///< RESIL_ON_MISMATCH=abort
+  bool heals;  ///< what is only suspected is taken from the recording: `stops`, and no other module looks at the data
   bool time;  ///< RESIL_RECORD_TIME
   bool multiple;  ///< MPI_THREAD_MULTIPLE
   bool native;  ///< reductions are MPI's own
@@ -107,7 +108,8 @@ extern Recording recording;
 /// For the report; plain additions, exact below MPI_THREAD_MULTIPLE.
 struct Counts {
   uint64_t calls, messages, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, lost,
-      ignored;
+      ignored, from_recording;
+  std::atomic<uint64_t> times;  ///< of MPI_Wtime and MPI_Wtick that were given back
 };
 extern Counts counts;
 

@@ -250,6 +250,8 @@ def _coverage(s: dict) -> list[str]:
         lines += row("coverage", "message contents were not checked (mode checksum is off)")
     if s["verify"]:
         lines += row("verify", verification.sentence(s["verify"]), 3)
+        if verification.advice(s["verify"]):
+            lines += row("if it may differ", verification.advice(s["verify"]), 8)
     if s["reductions"]:
         lines += row("reductions", reductions.sentence(s["reductions"]), 3)
     if s["staging"]:

@@ -128,8 +128,11 @@ __attribute__((constructor)) static void configure(void) {
 
 static void count_message(void) {
   if (wanted_rank < 0 || __atomic_add_fetch(&sent, 1, __ATOMIC_RELAXED) != wanted_message) return;
+  // By its address: a thread of the program's, as verify would count this one, is a source that no recording holds.
+  int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  *(void**)&create = dlsym(RTLD_DEFAULT, "pthread_create");
   pthread_t thread;
-  if (pthread_create(&thread, NULL, strike, NULL) == 0) pthread_detach(thread);
+  if (create != NULL && create(&thread, NULL, strike, NULL) == 0) pthread_detach(thread);
 }
 
 // Both layers: Fortran bindings call PMPI_ names.

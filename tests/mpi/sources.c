@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A number that depends on what no recording holds, one source for each KIND; then a reduction that agrees, then one of
+// that number. Usage: sources KIND. SOURCES_FLIP=RANK adds to that rank's number: a fault.
+//
+//   none wtime wtime-many time time-early clock getpid urandom getrusage stat threads threads-early array spread
+#include <fcntl.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static double order;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const char* kind;
+
+static int is(const char* name) { return strcmp(kind, name) == 0; }
+
+static void* worker(void* argument) {
+  for (volatile unsigned i = (unsigned)processor_ticks() % 100000; i > 0; i--) {}
+  pthread_mutex_lock(&lock);
+  order = order * 0.75 + (double)(long)argument;
+  pthread_mutex_unlock(&lock);
+  return NULL;
+}
+
+static void* idle(void* argument) {
+  pthread_mutex_lock(argument);
+  pthread_mutex_unlock(argument);
+  return NULL;
+}
+
+int main(int argc, char** argv) {
+  static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+  pthread_t threads[8], early;
+  double number = 1.5, one = 1, sum, numbers[4], sums[4];
+  kind = argc > 1 ? argv[1] : "none";
+  if (is("time-early")) number = (double)time(NULL);
+  if (is("threads-early")) {
+    pthread_mutex_lock(&held);
+    CHECK(pthread_create(&early, NULL, idle, &held) == 0);
+  }
+  OK(MPI_Init(&argc, &argv));
+  int rank;
+  OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+  if (is("wtime")) {
+    const double began = MPI_Wtime();
+    for (volatile int i = 0; i < 1000; i++) {}
+    number = MPI_Wtime() - began;
+  } else if (is("wtime-many")) {
+    const double began = MPI_Wtime();
+    for (int i = 0; i < 100000; i++) number = number * 0.5 + (MPI_Wtime() - began);
+  } else if (is("time")) {
+    number = (double)time(NULL);
+  } else if (is("clock") || is("array") || is("spread")) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    number = (double)now.tv_nsec + 1e9 * (double)now.tv_sec;
+  } else if (is("getpid")) {
+    number = getpid();
+  } else if (is("urandom")) {
+    unsigned value;
+    const int file = open("/dev/urandom", O_RDONLY);
+    CHECK(read(file, &value, sizeof(value)) == sizeof(value));
+    close(file);
+    number = value;
+  } else if (is("getrusage")) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    number = (double)usage.ru_maxrss + 1e-6 * (double)(unsigned)processor_ticks();
+  } else if (is("stat")) {
+    struct stat status;
+    CHECK(stat("/proc/self", &status) == 0);
+    number = (double)status.st_mtim.tv_nsec + 1e-3 * (double)status.st_mtim.tv_sec;
+  } else if (is("threads")) {  // below MPI_THREAD_MULTIPLE: they never call MPI
+    for (long i = 0; i < 8; i++) CHECK(pthread_create(&threads[i], NULL, worker, (void*)i) == 0);
+    for (long i = 0; i < 8; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    number = order;
+  } else if (is("threads-early")) {
+    number = (unsigned)processor_ticks();
+    pthread_mutex_unlock(&held);
+    pthread_join(early, NULL);
+  }
+  const char* flip = getenv("SOURCES_FLIP");
+  if (flip != NULL && atoi(flip) == rank) number += 0.25;
+  OK(MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));  // agrees, whatever was read before
+  if (is("array") || is("spread")) {
+    for (int i = 0; i < 4; i++) numbers[i] = is("array") || i == 3 ? number + i : i;
+    if (is("array")) {
+      OK(MPI_Allreduce(numbers, sums, 4, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+    } else {  // one call site for all, most of which agrees
+      for (int i = 0; i < 4; i++) OK(MPI_Allreduce(&numbers[i], &sums[i], 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+    }
+    sum = sums[3];
+  } else {
+    OK(MPI_Allreduce(&number, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+  }
+  if (rank == 0) printf("sources %a\n", sum);
+  OK(MPI_Finalize());
+  return 0;
+}

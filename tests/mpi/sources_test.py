@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""RESIL_MODE=verify and what no recording holds (docs/RECORD.md, "What no recording holds"): the cause of a difference is only
+suspected once the rank has read a clock, a random device, a process id, the use of memory or the date of a file, or has had
+threads of its own; the job goes on with the recorded number; one run says what would have to be ignored. A fault in a rank
+that has read nothing of the kind is proved and ends the job.
+
+Usage: sources_test.py BUILD openmpi|mpich
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+
+# What the finding says for each KIND of sources.c; None: the number agrees unless it is flipped.
+KINDS = {"clock": "clock (clock_gettime, 1)", "time": "clock (time, 1)", "time-early": "clock (time, 0)",
+         "getpid": "process ids (getpid, 1)", "urandom": "random numbers (open, 1)",
+         "getrusage": "use of memory (getrusage, 1)", "stat": "dates of files (", "threads": "threads (pthread_create, 8)",
+         "threads-early": "threads ("}
+FORTRAN = {"system_clock": "clock (_gfortran_system_clock", "cpu_time": "clock (_gfortran_cpu_time",
+           "date": "clock (_gfortran_date_and_time, 1)", "random": "random numbers ("}
+
+
+class Setting:
+    def __init__(self, build, mpi):
+        self.mpi = mpi
+        self.program, self.fortran = (os.path.join(build, f"{name}.{mpi}") for name in ("sources", "sources_fortran"))
+
+    def run(self, mode, recording, command, env=None):
+        return jobs.run(self.mpi, 2, command, timeout=120, env={
+            "RESIL_MODE": mode, "RESIL_RECORD": recording, "RESIL_LOG": "quiet", **(env or {})})
+
+    def record(self, command, env=None):
+        recording = os.path.join(jobs.scratch(), "recording")
+        result = self.run("record", recording, command, env)
+        assert result.returncode == 0, result.text()
+        return recording, result
+
+
+def findings(result):
+    return {rank: report["findings"] for rank, report in result.ranks().items() if report["findings"]}
+
+
+def suspected(s, command, word, env=None):
+    """Told, counted, healed; with what it advises nothing is told, and the result is the recorded one again."""
+    recording, recorded = s.record(command)
+    result = s.run("verify", recording, command, env)
+    assert result.returncode == 0 and result.stdout == recorded.stdout, f"{recorded.text()}\n{result.text()}"
+    found = findings(result)
+    assert found and all(len(list_) == 1 for list_ in found.values()), result.text()
+    for rank, (finding,) in found.items():
+        evidence = finding["evidence"]
+        assert finding["kind"] == "divergence" and finding["confidence"] == "suspected", finding
+        assert evidence["place"] == "proved: the runs part here, in this rank", evidence
+        assert word in evidence["unrecorded"], evidence
+        assert "source_1" in evidence or "MPI_Wtime" in word, evidence
+        seen = result.ranks()[rank]["verify"]
+        assert seen["suspected"] == 1 and seen["from_recording"] == 1, seen
+        site = evidence["call"].rsplit(" ", 1)[1]
+        assert evidence["if_it_may_differ"] == f"RESIL_VERIFY_IGNORE={site}" and seen["to_ignore"] == site, (evidence, seen)
+        assert result.stderr.count(f"RESIL_VERIFY_IGNORE={site}\n".encode()) == len(found) + 1, result.text()
+    again = s.run("verify", recording, command, {**(env or {}), "RESIL_VERIFY_IGNORE": site})
+    assert again.returncode == 0 and again.stdout == recorded.stdout and not findings(again), again.text()
+    for rank, report in again.ranks().items():
+        assert report["verify"]["ignored"] >= (rank in found), report["verify"]  # the others' clock has moved on, too
+
+
+def flipped(s, kind, word):
+    """The same with a difference that is certain to be there, in one rank."""
+    suspected(s, [s.program, kind], word, {"SOURCES_FLIP": "1"})
+
+
+def proved(s, kind):
+    """No source is open: the cause is proved, and the job ends before the value has left its rank."""
+    recording, _ = s.record([s.program, kind])
+    result = s.run("verify", recording, [s.program, kind], {"SOURCES_FLIP": "1"})
+    found = findings(result)
+    assert result.returncode == 91 and list(found) == [1] and len(found[1]) == 1, result.text()
+    assert found[1][0]["confidence"] == "proved" and found[1][0]["culprit_ranks"] == [1], found
+    assert found[1][0]["evidence"]["place"].startswith("proved"), found
+    assert result.ranks()[1]["verify"]["sources"] == [], result.ranks()[1]["verify"]
+    clean = s.run("verify", recording, [s.program, kind])
+    assert clean.returncode == 0 and not findings(clean), clean.text()
+
+
+def logged(s):
+    """RESIL_ON_MISMATCH=log leaves everything as it is."""
+    command = [s.program, "getpid"]
+    recording, recorded = s.record(command)
+    result = s.run("verify", recording, command, {"RESIL_ON_MISMATCH": "log"})
+    assert result.returncode == 0 and result.stdout != recorded.stdout, result.text()
+    assert all(report["verify"]["from_recording"] == 0 for report in result.ranks().values()), result.ranks()
+
+
+def array(s):
+    """Of an array there is a digest only: it stays as it is, the job goes on, and the site is named once."""
+    command = [s.program, "array"]
+    recording, recorded = s.record(command)
+    result = s.run("verify", recording, command)
+    assert result.returncode == 0 and result.stdout != recorded.stdout, result.text()
+    for report in result.ranks().values():
+        seen = report["verify"]
+        assert seen["from_recording"] == 0 and seen["suspected"] == 2, seen  # what it gives, what it gets
+        assert len(seen["sites"]) == 1 and seen["sites"][0]["differed"] == 2, seen
+        assert seen["to_ignore"] == seen["sites"][0]["site"], seen
+    assert result.stderr.count(b"If these data may differ: RESIL_VERIFY_IGNORE=") == 1, result.text()
+    summary = jobs.run_tool("report", result.directory, "--json")
+    assert summary["verify"]["to_ignore"] == seen["to_ignore"] and summary["verify"]["suspected"] == 4, summary["verify"]
+    assert [source["name"] for source in summary["verify"]["sources"]] == ["clock_gettime"], summary["verify"]
+    again = s.run("verify", recording, command, {"RESIL_VERIFY_IGNORE": seen["to_ignore"]})
+    assert again.returncode == 0 and not findings(again), again.text()
+
+
+def spread(s):
+    """A call site that mostly agrees is not advised: what is wrong there would never be seen again."""
+    command = [s.program, "spread"]
+    recording, _ = s.record(command)
+    result = s.run("verify", recording, command)
+    assert result.returncode == 0, result.text()
+    for report in result.ranks().values():
+        seen = report["verify"]
+        assert seen["to_ignore"] == "" and seen["sites"][0]["not_advised"].startswith("most values"), seen
+        assert "if_it_may_differ" not in report["findings"][0]["evidence"], report["findings"]
+        assert any("must not be ignored: 1" in note for note in report["notes"]), report["notes"]
+    assert b"RESIL_VERIFY_IGNORE=" not in result.stderr, result.text()
+
+
+def main(build, mpi):
+    jobs.require(f"mpirun.{mpi}")
+    s = Setting(build, mpi)
+    checks = [("a fault without a source", lambda: proved(s, "none"))]
+    checks += [(f"{kind}", lambda kind=kind, word=word: suspected(s, [s.program, kind], word))
+               for kind, word in KINDS.items() if kind in ("clock", "getpid", "urandom", "getrusage")]
+    checks += [(f"{kind}, flipped", lambda kind=kind, word=word: flipped(s, kind, word))
+               for kind, word in KINDS.items() if kind in ("time", "time-early", "stat", "threads", "threads-early")]
+    checks += [(f"Fortran: {kind}", lambda kind=kind, word=word: suspected(s, [s.fortran, kind], word))
+               for kind, word in FORTRAN.items()]
+    checks += [("logged", lambda: logged(s)), ("an array", lambda: array(s)), ("a site that mostly agrees", lambda: spread(s))]
+    checks += [("MPI_Wtime", lambda: suspected(s, [s.program, "wtime"], "MPI_Wtime"))]
+    return run_checks([(f"{name} ({mpi})", check) for name, check in checks])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
