@@ -57,6 +57,7 @@ enum class Role : uint8_t {
   kPostMessage,  // MPI_Imrecv
   kCompletes,
   kFree,
+  kGetStatus,
   kCancel,
   kCollective,
   kOneSided,
@@ -77,6 +78,7 @@ constexpr Role role_of(const CallInfo& info) {
     case CallClass::kCompletion: return Role::kCompletes;
     case CallClass::kRequestFree: return Role::kFree;
     case CallClass::kCancel: return Role::kCancel;
+    case CallClass::kGetStatus: return Role::kGetStatus;  // the requests stay
     case CallClass::kCollective: return Role::kCollective;
     case CallClass::kWindow:
     case CallClass::kRma: return Role::kOneSided;
@@ -99,7 +101,6 @@ constexpr Role role_of(const CallInfo& info) {
     case CallClass::kProbe:
     case CallClass::kPartitionReady:  // digested when the request is complete
     case CallClass::kPartitionArrived:
-    case CallClass::kGetStatus:  // the requests stay
     case CallClass::kStart:  // seen as `activated` for each request
     case CallClass::kBuffer:
     case CallClass::kGeneralizedRequest:
@@ -149,6 +150,7 @@ void enter(Event& e) {
   if (!usable) return;
   switch (kRoles[e.id]) {
     case Role::kNothing:
+    case Role::kGetStatus:
     case Role::kFile: return;
     case Role::kSend: p2p::send_enter(e, false); break;
     case Role::kReceive:
@@ -203,6 +205,7 @@ void leave(Event& e) {
     case Role::kCollective: collective::leave(e); break;
     case Role::kOneSided: rma::leave(e); break;
     case Role::kFile: return count_file(e);
+    case Role::kGetStatus: return p2p::told_complete(e);
     case Role::kNothing:
     case Role::kCancel:
     case Role::kFileBarrier: return;
@@ -211,7 +214,7 @@ void leave(Event& e) {
 }
 
 void activating(Event& e, uint64_t* cookie) {
-  if ((*cookie & kCookieMask) == kCookieReceive) p2p::receive_starting(cookie);
+  if ((*cookie & kCookieMask) == kCookieReceive) p2p::receive_starting(e, cookie);
   else if ((*cookie & kCookieMask) == kCookieCollective) collective::activating(e, cookie);
 }
 

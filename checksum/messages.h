@@ -122,6 +122,26 @@ RESIL_PHRASE(transit_or_store,
              "the sender has this content; what the program itself stored there while the receive was pending would "
              "look the same%s");
 RESIL_PHRASE(
+    receive_modified,
+    "the right data was in the receive buffer when a call of MPI returned, and another when the next one began: the "
+    "program (or its memory) changed it while the receive was pending");
+RESIL_FINDING(receive_touched,
+              "Rank %d on %s wrote into the buffer of a pending receive (%s at %s): %llu bytes or more, from byte %llu "
+              "on, after the call at %s and "
+              "before the one at %s. %s",
+              "Proved: the bytes held neither what was there when MPI returned nor what the message brought. The "
+              "message is right, and the "
+              "status of the job stays; in another run the store may overwrite the message instead.",
+              "complete the receive at %s (MPI_Wait) before its buffer is written, or use another buffer.");
+RESIL_PHRASE(touched_lost, "The message that came has overwritten them.");
+RESIL_PHRASE(touched_behind, "They are behind the end of the message that came.");
+RESIL_FINDING(
+    send_touched,
+    "Rank %d on %s wrote into the buffer of a pending send (%s at %s, %llu bytes): it differed when the send was "
+    "complete. Which content the receiver has is decided by the library.",
+    "Proved: MPI writes into no send buffer. The status of the job stays, unless a wrong message arrives.",
+    "complete the send at %s (MPI_Wait) before its buffer is written, or use another buffer.");
+RESIL_PHRASE(
     send_modified,
     "the send buffer was different when the send was complete%s: the program (or its memory) changed it while the send "
     "was pending");
@@ -289,6 +309,10 @@ RESIL_REASON(file, "MPI_File reads and writes.", "Nothing.");
 RESIL_REASON(collective, "A form of a collective that has no check.", "Nothing.");
 RESIL_REASON(request_freed, "The receive's request was freed: its end is not seen.", "Complete the request.");
 RESIL_REASON(no_status, "MPI does not say what the receive took (MPICH 4.0: MPI_Isendrecv).", "Nothing.");
+RESIL_REASON(
+    given_back,
+    "MPI_Request_get_status told the program that the receive was complete, so that its buffer may have changed since.",
+    "Nothing.");
 RESIL_REASON(calls_differ, "The calls on both sides do not belong together (finding call_mismatch).",
              "Compare the calls that the finding names.");
 RESIL_REASON(early, "One-sided: MPI completed the request before the data was there, or may have.",

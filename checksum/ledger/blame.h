@@ -13,6 +13,7 @@
 #include "shim/model/view.h"
 
 namespace resil {
+struct Event;
 struct Thread;
 class JsonWriter;
 }
@@ -48,12 +49,16 @@ int32_t cancel_end(uint64_t handle, CancelEnd end, ledger::Record* record);
 
 /// Before a receive can begin to land: digest of the bytes that it may overwrite. 0: not kept (cheap, no memory).
 uint64_t receive_posted(const View& view);
+/// The same of a receive that outlives its call: its buffer is watched for stores of the program, too (touch.h).
+uint64_t receive_pending(const View& view, const Event& event);
 /// It is complete with `bytes` and digest `digest`: the buffer is digested again (looking for data that lands late),
 /// a copy kept. Returns the evidence handle for ledger::expect. 0: none.
 uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uint64_t digest);
 /// A block of a collective has come, right or wrong: where exchanged blocks are looked for.
 void block_received(ledger::Peer& from, const ledger::Record& record);
-/// The packet was right, or the receive never happened: gives the evidence back.
+/// The packet was right: as drop(), and tells it if the program wrote into the buffer meanwhile. Under locks, too.
+void right(uint64_t evidence);
+/// It is not known, or the receive never happened: gives the evidence back.
 void drop(uint64_t evidence);
 /// The same for a receive that never completes (cancelled, freed).
 void drop_posted(uint64_t posted);

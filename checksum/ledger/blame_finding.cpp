@@ -105,10 +105,11 @@ void add_sender(Finding& finding, const Case& one) {
               a.same_later);
 }
 
-void say_what_to_do(Finding& finding, const Judgement& judgement, int sender, const char* host,
-                    const char* sender_site) {
+void say_what_to_do(Finding& finding, const Judgement& judgement, int sender, const char* host, const char* sender_site,
+                    const char* receiver_site) {
   switch (judgement.verdict) {
     case Verdict::kModified: return finding.to_do(messages::checksum::to_do_send_buffer, sender_site, sender);
+    case Verdict::kReceiveModified: return finding.to_do(messages::checksum::receive_touched_to_do, receiver_site);
     case Verdict::kEarly:
     case Verdict::kOtherSlot:
     case Verdict::kNothing: return finding.to_do(messages::checksum::to_do_report_mpi, runtime.header->mpi);
@@ -133,8 +134,13 @@ void publish(const Case& one, const Judgement& judgement) {
 
   Finding finding;
   const bool modified = judgement.verdict == Verdict::kModified;
-  finding.start(modified ? "send_buffer_modified" : "message_corrupted", Confidence::kProved);
+  const bool stored = judgement.verdict == Verdict::kReceiveModified;
+  finding.start(modified ? "send_buffer_modified"
+                : stored ? "receive_buffer_modified"
+                         : "message_corrupted",
+                Confidence::kProved);
   if (modified) finding.culprit(sender);
+  if (stored) finding.culprit(receiver);
   finding.victim(receiver);
   char sizes[48];
   if (one.sent.bytes == one.received.bytes) snprintf(sizes, sizeof(sizes), "%" PRIu64 " bytes", one.sent.bytes);
@@ -149,7 +155,7 @@ void publish(const Case& one, const Judgement& judgement) {
   if (cause[0] >= 'a' && cause[0] <= 'z') cause[0] = static_cast<char>(cause[0] - 'a' + 'A');
   finding.say(messages::checksum::message_differs, receiver, runtime.host, call_name(one.received.call), sender, host,
               call_name(one.sent.call), sizes, place, one.ordinal, sender, receiver, cause, judgement.how);
-  say_what_to_do(finding, judgement, sender, host, sender_site);
+  say_what_to_do(finding, judgement, sender, host, sender_site, receiver_site);
   finding.add("verdict", "%s", verdict_text(judgement.verdict));
   finding.add("verdict_certainty", "%s",
               judgement.verdict == Verdict::kUndetermined ? "none"

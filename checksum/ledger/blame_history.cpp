@@ -85,6 +85,11 @@ void note_end(uint64_t handle, bool readable, uint64_t at_end) {
   if (entry == nullptr) return;
   history.extras[handle % kHistory].at_end = at_end;
   entry->flags |= kComplete | (readable ? kRead : 0u);
+  const Record& sent = entry->record;
+  const uint32_t attributes = sent.call < kCallCount ? call_info(static_cast<CallId>(sent.call)).attributes : 0;
+  if (readable && at_end != sent.digest && (sent.flags & ledger::kUnchecked) == 0 && (entry->flags & kVoid) == 0 &&
+      (attributes & (kCallStarts | kCallActivates | kCallPersistent)) != 0)
+    touch::tell_send(sent.site, sent.call, sent.bytes);
 }
 
 }  // namespace

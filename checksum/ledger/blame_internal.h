@@ -12,6 +12,7 @@
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/calls.h"
 #include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/touch.h"
 #include "shim/base/clock.h"
 #include "shim/base/spinlock.h"
 #include "shim/report/finding.h"
@@ -165,6 +166,9 @@ struct Evidence {
   bool complete, has_before;
   bool changed;  ///< what was received did not stay the same
   bool untouched;  ///< the whole buffer is still what it was before the receive
+  bool touched;  ///< `touch` holds
+  uint64_t watched;  ///< touch.h; while it is pending
+  touch::Touch touch;
 };
 bool receives_create();
 /// False: that handle holds nothing. `content` (bytes == 0: none) is what the receive completed with.
@@ -227,7 +231,16 @@ bool answers_owed();
 
 // --- blame_verdict.cpp -------------------------------------------------------------------------------------------
 
-enum class Verdict : uint8_t { kModified, kEarly, kOtherSlot, kNothing, kTransit, kUndetermined, kCount };
+enum class Verdict : uint8_t {
+  kModified,
+  kEarly,
+  kOtherSlot,
+  kNothing,
+  kTransit,
+  kUndetermined,
+  kReceiveModified,
+  kCount
+};
 const char* verdict_text(Verdict verdict);  ///< "packet of another slot"
 const char* verdict_key(Verdict verdict);  ///< "packet_of_another_slot"
 

@@ -65,6 +65,7 @@ void release(uint64_t handle) {
   Guard guard(lock);
   Slot* slot = slot_of(handle);
   if (slot == nullptr) return;
+  touch::drop(slot->evidence.watched);
   slot->taken = false;
   ++slot->generation;
   slot->next_free = free_slots;
@@ -132,6 +133,15 @@ uint64_t receive_posted(const View& view) {
   return take(evidence);
 }
 
+uint64_t receive_pending(const View& view, const Event& event) {
+  const uint64_t posted = receive_posted(view);
+  if (posted == 0) return 0;
+  const uint64_t watched = touch::watch(view, event);
+  Guard guard(lock);
+  if (Slot* slot = slot_of(posted); slot != nullptr) slot->evidence.watched = watched;
+  return posted;
+}
+
 uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uint64_t digest) {
   if (!mode.full || slots == nullptr || !readable(view) || bytes > view.bytes) {
     release(posted);
@@ -150,6 +160,8 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
   }
   evidence.bytes = bytes;
   evidence.first = evidence.last = digest;
+  evidence.touched = touch::end(evidence.watched, view, bytes, &evidence.touch);
+  evidence.watched = 0;
   if (view.type->contiguous)
     evidence.address = reinterpret_cast<uint64_t>(view.buffer) + static_cast<uint64_t>(view.type->low);
   Work<Content> room;
@@ -165,6 +177,15 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
   slot->evidence = evidence;
   slot->kept = store.put(content);
   return posted;
+}
+
+void right(uint64_t evidence) {
+  {
+    Guard guard(lock);
+    if (const Slot* slot = slot_of(evidence); slot != nullptr && slot->evidence.touched)
+      touch::tell_receive(slot->evidence.touch);
+  }
+  release(evidence);
 }
 
 void drop(uint64_t evidence) { release(evidence); }

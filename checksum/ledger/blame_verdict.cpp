@@ -37,13 +37,15 @@ constexpr const char* kTexts[] = {"send buffer modified while pending",
                                   "packet of another slot",
                                   "nothing delivered",
                                   "transit or staging",
-                                  "undetermined"};
+                                  "undetermined",
+                                  "receive buffer modified while pending"};
 constexpr const char* kKeys[] = {"send_buffer_modified_while_pending",
                                  "completed_before_the_data_landed",
                                  "packet_of_another_slot",
                                  "nothing_delivered",
                                  "transit_or_staging",
-                                 "undetermined"};
+                                 "undetermined",
+                                 "receive_buffer_modified_while_pending"};
 
 [[gnu::format(printf, 4, 5)]] void decide(Judgement* judgement, Verdict verdict, bool proved, const char* format, ...) {
   judgement->verdict = verdict;
@@ -210,6 +212,9 @@ void judge_full(const Case& one, Judgement* judgement) {
   if (one.answered && answer.read_again && answer.at_end != one.sent.digest)
     return decide(judgement, Verdict::kModified, true, messages::checksum::send_modified,
                   answer.at_end == one.received.digest ? ", and what it held then is what arrived" : "");
+  if (one.has_evidence && evidence.touched && evidence.touch.stayed && evidence.touch.landed == one.sent.digest &&
+      one.sent.bytes == one.received.bytes && !mode.concurrent)
+    return decide(judgement, Verdict::kReceiveModified, true, "%s", messages::checksum::receive_modified);
   if (one.has_evidence && evidence.changed && evidence.last == one.sent.digest)
     return decide(judgement, Verdict::kEarly, true, messages::checksum::came_late,
                   evidence.looked * 1e6 < 1 ? 1.0 : evidence.looked * 1e6);

@@ -113,7 +113,8 @@ const char* reason_name(Reason reason) {
                                     why::request_freed,
                                     why::no_status,
                                     why::early,
-                                    why::calls_differ};
+                                    why::calls_differ,
+                                    why::given_back};
   static_assert(sizeof(kNames) / sizeof(kNames[0]) == static_cast<unsigned>(Reason::kCount));
   return kNames[static_cast<unsigned>(reason)];
 }

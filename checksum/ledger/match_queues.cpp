@@ -187,7 +187,7 @@ void settle(const Record& sent, const Record& received, uint64_t ordinal, uint64
   if (right && !unchecked(sent, received) && calls_agree(sent, received)) [[likely]] {
     coverage.checked_messages += 1;
     coverage.checked_bytes += received.bytes;
-    if (evidence != 0) blame::drop(evidence);
+    if (evidence != 0) blame::right(evidence);
     return;
   }
   // Bytes of a message do not differ because of its types: what differs is told as damage.

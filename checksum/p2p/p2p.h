@@ -50,6 +50,9 @@ void send_leave(Event& event);
 void send_init_leave(Event& event);  ///< MPI_Send_init and the like, MPI_Psend_init
 void send_started(Event& event, uint64_t cookie);
 void send_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
+void told_complete(
+    Event& event);  ///< MPI_Request_get_status said that an operation is complete: its buffer is the program's
+void send_told_complete(uint64_t cookie);  ///< the same of a send that is followed
 void cancel_enter(Event& event);  ///< MPI_Cancel: from now on ends of sends are looked at
 
 extern std::atomic<bool> order_lost;  ///< a send was not announced: the order of messages is not known from then on
@@ -64,7 +67,7 @@ bool fast_path_completed(Event& event, int64_t place, uint64_t cookie);
 void receive_enter_slow(Event& event);
 void receive_leave(Event& event);  ///< blocking: complete
 void receive_posted(Event& event);  ///< MPI_Irecv, Imrecv, Recv_init, Precv_init after the real call
-void receive_starting(uint64_t* cookie);  ///< full blame: before the real MPI_Start
+void receive_starting(const Event& event, uint64_t* cookie);  ///< full blame: before the real MPI_Start
 void receive_started(Event& event, uint64_t* cookie);
 void receive_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
 void message_enter(Event& event);  ///< MPI_Mrecv, Imrecv: notes the message handle

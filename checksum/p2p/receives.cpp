@@ -330,7 +330,9 @@ bool prepare() {
 void receive_enter_slow(Event& e) {
   if (e.comm == nullptr || source_of(e) == ring::kProcNull) return;
   match_queue_is_shared(e.comm->ring->id, source_of(e), tag_wanted(e), false);
-  if (ledger::full_blame() && !(e.attributes & kCallPersistent)) state_of(e).posted = blame::receive_posted(view_of(e));
+  if (ledger::full_blame() && !(e.attributes & kCallPersistent))
+    state_of(e).posted = (e.attributes & kCallStarts) != 0 && !replaces(e.id) ? blame::receive_pending(view_of(e), e)
+                                                                              : blame::receive_posted(view_of(e));
   if (!ledger::is_concurrent || (e.attributes & kCallPersistent)) return;
   // Other threads may post and complete while this one is inside: its place in the order is taken now.
   Receive* receive = make(e, view_of(e), true);  // held: another thread may free the datatype meanwhile
@@ -425,10 +427,22 @@ void receive_enter_slow(Event& e) {
   e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
 }
 
-void receive_starting(uint64_t* cookie) {
+void told_complete(Event& e) {
+  uint64_t* cookies =
+      e.result == 0 && *e.flag != 0 ? request_cookies(*e.thread, request_handle(e.requests, 0)) : nullptr;
+  if (cookies == nullptr) return;
+  const uint64_t cookie = cookies[kChecksumWord];
+  if ((cookie & kCookieMask) == kCookieSend) return send_told_complete(cookie);
+  if ((cookie & kCookieMask) != kCookieReceive) return;
+  auto* receive = reinterpret_cast<Receive*>(cookie & ~kCookieMask);
+  if (receive->view.reason == Reason::kNone) receive->view.reason = Reason::kGivenBack;
+}
+
+void receive_starting(const Event& e, uint64_t* cookie) {
   auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
+  if (receive->view.reason == Reason::kGivenBack) receive->view.reason = Reason::kNone;
   if (ledger::full_blame() && !receive->partitioned && receive->posted == 0)
-    receive->posted = blame::receive_posted(receive->view);
+    receive->posted = blame::receive_pending(receive->view, e);
 }
 
 void receive_started(Event& e, uint64_t* cookie) {
@@ -478,7 +492,8 @@ void message_enter(Event& e) {
   // Not of MPI_MESSAGE_NO_PROC: its buffer need not be one.
   state_of(e).posted = 0;
   if (ledger::full_blame() && state_of(e).receive != nullptr)
-    state_of(e).posted = blame::receive_posted(make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type));
+    state_of(e).posted =
+        blame::receive_pending(make_view(*e.thread, e.receive.buffer, e.receive.count, e.receive.type), e);
 }
 
 void matched_probe(Event& e) {

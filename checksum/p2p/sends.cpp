@@ -354,6 +354,13 @@ void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   if (freed || !entry->persistent) release(entry);
 }
 
+void send_told_complete(uint64_t cookie) {
+  auto* entry = reinterpret_cast<SendEntry*>(cookie & ~kCookieMask);
+  if (!ledger::full_blame() || entry->partitioned || entry->handle == 0 || entry->view.reason != Reason::kNone) return;
+  blame::sent_complete(entry->handle, entry->view);
+  entry->handle = 0;
+}
+
 void send_posted(Thread& thread, void* word, const StagedView& copy) {
   auto* entry = static_cast<SendEntry*>(word);
   entry->record.digest = copy.digest;

@@ -10,7 +10,7 @@ from .values import members, number, rank_list, text
 
 SYSTEMIC_RATE = 1e-3    # differing packets of those checked: above this it is no stray bit
 SYSTEMIC_LEAST = 3      # one differing packet in a short run is no rate
-BY_PROGRAM = "send_buffer_modified_while_pending"  # the verdict that says nothing of hardware or MPI
+BY_PROGRAM = ("send_buffer_modified_while_pending", "receive_buffer_modified_while_pending")  # verdicts that say nothing of hardware or MPI
 FINAL = ("finished", "aborted", "stopped")
 
 # Why something was not checked, in the words of the person who wrote the program. ledger/record.h has the names.
@@ -34,6 +34,7 @@ REASONS = {
     "collective": "collectives of a form that has no check",
     "request_freed": "receives whose request the program freed before the end",
     "no_status": "receives of which the MPI does not say what they took",
+    "given_back": "receives that MPI_Request_get_status told to be complete before MPI_Wait",
     "calls_differ": "calls on both sides that do not belong together",
     "early": "one-sided reads that the MPI called complete before their data was there",
 }
@@ -131,7 +132,7 @@ def _systemic(final, compared: int) -> bool:
     why: one lost message puts a whole lane out of step."""
     events = 0
     for one in (rank.checksum for rank in final):
-        mine = max(0, one["mismatches"] - one["verdicts"].get(BY_PROGRAM, 0))
+        mine = max(0, one["mismatches"] - sum(one["verdicts"].get(name, 0) for name in BY_PROGRAM))
         events += mine if one["systemic"] is None else min(mine, SYSTEMIC_LEAST)
     return any(rank.checksum["systemic"] for rank in final) or (
         events >= SYSTEMIC_LEAST and events > SYSTEMIC_RATE * compared)

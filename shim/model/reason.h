@@ -31,6 +31,7 @@ enum class Reason : uint8_t {
   kNoStatus,  ///< the MPI does not say what the receive took (MPICH 4.0: MPI_Isendrecv)
   kEarly,  ///< one-sided: the MPI completed the request before the data was there, or may have
   kCallsDiffer,  ///< the calls on both sides do not belong together: the program's mistake
+  kGivenBack,  ///< MPI_Request_get_status has told its end: the buffer may be the program's own since
   kCount
 };
 

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See touch.h. A module of its own, so that no call looks at it without RESIL_BLAME=full.
+//
+// When a call of MPI returns, the buffers of pending receives are copied; when the next one begins they are compared.
+// MPI writes into them what the message brings and nothing else, at any time. So a byte that changed meanwhile, and
+// holds neither what was there before nor what the message has in this place, was written by the program. What the
+// message has is known when it is complete and its digest is the sender's. Program's threads; no MPI.
+
+#include "checksum/ledger/touch.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "checksum/messages.h"
+#include "shim/base/digest/digest.h"
+#include "shim/base/own_stack.h"
+#include "shim/base/spinlock.h"
+#include "shim/call/event.h"
+#include "shim/call/module.h"
+#include "shim/call/runtime.h"
+#include "shim/call/site_text.h"
+#include "shim/config/config.h"
+#include "shim/model/calls.h"
+#include "shim/report/finding.h"
+#include "shim/runtime/memory.h"
+
+namespace resil::touch {
+
+namespace {
+
+constexpr uint32_t kWatched = 64;  ///< receives at a time
+constexpr uint64_t kBytes = 1u << 20;  ///< of each, from its start
+constexpr uint64_t kAllBytes = 4u << 20;  ///< of all
+constexpr uint32_t kTold = 32;  ///< different places that are told
+
+/// In one piece of memory.
+struct Copies {
+  char *now, *from, *to, *last_from, *last_to;
+};
+constexpr uint64_t kCopies = sizeof(Copies) / sizeof(char*);
+
+struct Watched {
+  View view;
+  uint64_t bytes;  ///< that are watched
+  const char *low, *high;  ///< memory that the buffer spans
+  Copies copies;
+  uint64_t room;  ///< of each copy
+  bool taken, valid;  ///< `now` holds
+  bool changed;  ///< `from` became `to`; and later `last_from` became `last_to`
+  bool shared;  ///< its memory is another one's, too: nothing is known
+  uint16_t generation;
+  Touch touch;
+};
+
+struct Told {
+  Touch touch;
+  uint64_t bytes;
+  bool receive;
+};
+
+SpinLock lock;
+Watched* watched;
+char* scratch;
+uint32_t watching, highest;
+uint64_t watched_bytes;
+uint64_t last_site;
+uint16_t last_call;
+Told queue[kTold];
+uint32_t queued, published;
+
+uint64_t pack(const Watched& w, char* to) {
+  return type_pack(*w.view.type, w.view.buffer, w.view.count, 0, w.bytes, to);
+}
+
+void enter(Event& e) {
+  if (e.nested) return;
+  if (__atomic_load_n(&watching, __ATOMIC_RELAXED) != 0) {
+    SpinGuard guard(lock);
+    for (uint32_t i = 0; i < highest; ++i) {
+      Watched& w = watched[i];
+      if (!w.taken || !w.valid || w.shared) continue;
+      // The program may be told here that the operation is complete; then the buffer is its own, though the request
+      // stays.
+      if (class_of(e.id) == CallClass::kGetStatus) {
+        w.shared = true;
+        continue;
+      }
+      pack(w, scratch);
+      if (memcmp(scratch, w.copies.now, w.bytes) == 0) continue;
+      if (!w.changed) {
+        memcpy(w.copies.from, w.copies.now, w.bytes);
+        memcpy(w.copies.to, scratch, w.bytes);
+        w.touch.after_site = last_site;
+        w.touch.after_call = last_call;
+        w.touch.before_site = e.site;
+        w.touch.before_call = static_cast<uint16_t>(e.id);
+      }
+      w.changed = true;
+      memcpy(w.copies.last_from, w.copies.now, w.bytes);
+      memcpy(w.copies.last_to, scratch, w.bytes);
+    }
+  }
+}
+
+void tell(const Told& told) {
+  const Touch& t = told.touch;
+  char posted[112], after[112], before[112];
+  site_text(t.posted_site, posted, sizeof(posted));
+  const char* name = call_info(static_cast<CallId>(t.posted_call)).name;
+  Finding finding;
+  finding.start(told.receive ? "receive_buffer_touched" : "send_buffer_touched", Confidence::kProved);
+  finding.culprit(runtime.rank);
+  if (told.receive) {
+    site_text(t.after_site, after, sizeof(after));
+    site_text(t.before_site, before, sizeof(before));
+    const bool behind = t.bytes == 0;
+    finding.say(messages::checksum::receive_touched, runtime.rank, runtime.host, name, posted,
+                static_cast<unsigned long long>(behind ? t.behind : t.bytes),
+                static_cast<unsigned long long>(behind ? t.behind_first : t.first), after, before,
+                behind ? messages::checksum::touched_behind : messages::checksum::touched_lost);
+    finding.to_do(messages::checksum::receive_touched_to_do, posted);
+    finding.add("site", "%s", posted);
+    finding.add("call", "%s", name);
+    finding.add("after", "%s at %s", call_info(static_cast<CallId>(t.after_call)).name, after);
+    finding.add("before", "%s at %s", call_info(static_cast<CallId>(t.before_call)).name, before);
+  } else {
+    finding.say(messages::checksum::send_touched, runtime.rank, runtime.host, name, posted,
+                static_cast<unsigned long long>(told.bytes));
+    finding.to_do(messages::checksum::send_touched_to_do, posted);
+    finding.add("site", "%s", posted);
+    finding.add("call", "%s", name);
+  }
+  finding_publish(finding);
+}
+
+void tell_queued() {
+  for (;;) {
+    Told next;
+    {
+      SpinGuard guard(lock);
+      if (published == queued) return;
+      next = queue[published];
+      __atomic_store_n(&published, published + 1, __ATOMIC_RELAXED);
+    }
+    on_own_stack([&] { tell(next); });
+  }
+}
+
+void leave(Event& e) {
+  if (e.nested) return;
+  if (__atomic_load_n(&queued, __ATOMIC_RELAXED) != __atomic_load_n(&published, __ATOMIC_RELAXED)) tell_queued();
+  if (__atomic_load_n(&watching, __ATOMIC_RELAXED) == 0) return;
+  SpinGuard guard(lock);
+  last_site = e.site;
+  last_call = static_cast<uint16_t>(e.id);
+  for (uint32_t i = 0; i < highest; ++i) {
+    Watched& w = watched[i];
+    if (!w.taken || w.shared) continue;
+    pack(w, w.copies.now);
+    w.valid = true;
+  }
+}
+
+Watched* of_handle(uint64_t handle) {
+  const uint64_t index = (handle & 0xffff) - 1;
+  if (watched == nullptr || index >= kWatched) return nullptr;
+  Watched& w = watched[index];
+  return w.taken && w.generation == handle >> 16 ? &w : nullptr;
+}
+
+void release(Watched& w) {
+  w.taken = false;
+  ++w.generation;
+  watched_bytes -= w.bytes;
+  __atomic_store_n(&watching, watching - 1, __ATOMIC_RELAXED);
+}
+
+bool make_room(Watched& w, uint64_t bytes) {
+  if (w.room >= bytes) return true;
+  const uint64_t room = (bytes + 4095) / 4096 * 4096;
+  auto* memory = memory::map_array<char>(room * kCopies);
+  if (memory == nullptr) return false;
+  memory::unmap_array(w.copies.now, w.room * kCopies);
+  w.copies = {memory, memory + room, memory + 2 * room, memory + 3 * room, memory + 4 * room};
+  w.room = room;
+  return true;
+}
+
+void add(const Told& told) {
+  SpinGuard guard(lock);
+  for (uint32_t i = 0; i < queued; ++i)
+    if (queue[i].receive == told.receive && queue[i].touch.posted_site == told.touch.posted_site) return;
+  if (queued == kTold) return;
+  queue[queued] = told;
+  __atomic_store_n(&queued, queued + 1, __ATOMIC_RELAXED);
+}
+
+bool wanted() {
+  return config_has("RESIL_MODE", "checksum") && strcmp(config_text("RESIL_BLAME"), "full") == 0 &&
+         config_is_default("RESIL_FAULT");  // what is damaged on purpose is not the program's doing
+}
+
+void prepare() {
+  watched = memory::map_array<Watched>(kWatched);
+  scratch = memory::map_array<char>(kBytes);
+  if (scratch == nullptr) watched = nullptr;
+}
+
+void finalizing() { tell_queued(); }
+
+constexpr Module kTouch = {
+    .name = "touch",
+    .description = "buffers that the program writes into while they are MPI's",
+    .stage = Stage::kWatch,
+    .enabled = wanted,
+    .before_init = prepare,
+    .before_finalize = finalizing,
+    .enter = enter,
+    .leave = leave,
+};
+RESIL_MODULE(kTouch);
+
+}  // namespace
+
+uint64_t watch(const View& view, const Event& event) {
+  if (watched == nullptr || view.reason != Reason::kNone || view.type == nullptr || view.bytes == 0 ||
+      view.type->padded)
+    return 0;
+  int64_t low = 0, high = static_cast<int64_t>(view.bytes);
+  type_span(*view.type, view.count, &low, &high);
+  SpinGuard guard(lock);
+  Watched* free = nullptr;
+  bool shared = false;
+  const char *begin = static_cast<const char*>(view.buffer) + low, *end = static_cast<const char*>(view.buffer) + high;
+  for (uint32_t i = 0; i < kWatched; ++i) {
+    Watched& w = watched[i];
+    if (!w.taken) {
+      if (free == nullptr) free = &w;
+    } else if (w.low < end && begin < w.high) {
+      w.shared = shared = true;  // two receives into the same memory: whose data it is, is not known
+    }
+  }
+  const uint64_t bytes = view.bytes < kBytes ? view.bytes : kBytes;
+  if (free == nullptr || watched_bytes + bytes > kAllBytes || !make_room(*free, bytes)) return 0;
+  const uint16_t generation = free->generation;
+  free->valid = free->changed = false;
+  free->touch = {};
+  free->view = view;
+  free->bytes = bytes;
+  watched_bytes += bytes;
+  free->low = begin;
+  free->high = end;
+  free->shared = shared;
+  free->taken = true;
+  free->touch.posted_site = event.site;
+  free->touch.posted_call = static_cast<uint16_t>(event.id);
+  const auto index = static_cast<uint32_t>(free - watched);
+  if (highest <= index) highest = index + 1;
+  __atomic_store_n(&watching, watching + 1, __ATOMIC_RELAXED);
+  return static_cast<uint64_t>(generation) << 16 | (index + 1);
+}
+
+bool end(uint64_t handle, const View& view, uint64_t bytes, Touch* touch) {
+  if (handle == 0) return false;
+  SpinGuard guard(lock);
+  Watched* w = of_handle(handle);
+  if (w == nullptr) return false;
+  *touch = w->touch;
+  bool seen = false;
+  if (w->changed && !w->shared && view.buffer == w->view.buffer) {
+    pack(*w, scratch);
+    const Copies& c = w->copies;
+    for (uint64_t i = 0; i < w->bytes; ++i) {
+      const bool first = c.from[i] != c.to[i] && (i >= bytes || c.to[i] != scratch[i]);
+      const bool last = c.last_from[i] != c.last_to[i] && (i >= bytes || c.last_to[i] != scratch[i]);
+      if (!first && !last) continue;
+      if (i < bytes && touch->bytes++ == 0) touch->first = i;
+      if (i >= bytes && touch->behind++ == 0) touch->behind_first = i;
+    }
+    touch->stayed = bytes <= w->bytes && memcmp(c.last_to, scratch, bytes) == 0;
+    if (touch->stayed) touch->landed = digest(c.last_from, bytes);
+    seen = touch->bytes != 0 || touch->behind != 0 || touch->stayed;
+  }
+  release(*w);
+  return seen;
+}
+
+void drop(uint64_t handle) {
+  if (handle == 0) return;
+  SpinGuard guard(lock);
+  if (Watched* w = of_handle(handle); w != nullptr) release(*w);
+}
+
+void tell_receive(const Touch& touch) {
+  if (touch.bytes != 0 || touch.behind != 0) add({touch, 0, true});
+}
+
+void tell_send(uint64_t site, uint16_t call, uint64_t bytes) {
+  if (watched == nullptr) return;
+  Touch touch = {};
+  touch.posted_site = site;
+  touch.posted_call = call;
+  add({touch, bytes, false});
+}
+
+}  // namespace resil::touch
