@@ -60,11 +60,12 @@ bool BlockChain::open(const char* path, Problem* problem) {
     return fail(problem, ProblemKind::kNotRecording, path,
                 magic == kFileMagic ? "is cut off within its head: nothing was recorded" : "is not a recording");
   }
-  if (head_.version != kFormatVersion || head_.head_bytes != kHeadBytes || head_.identity_bytes != sizeof(Identity)) {
+  if (head_.version < kOldestFormat || head_.version > kFormatVersion || head_.head_bytes != kHeadBytes ||
+      head_.identity_bytes != sizeof(Identity)) {
     close();
     char what[200];
-    snprintf(what, sizeof(what), "is a recording of format %u, this version of resil reads format %u", head_.version,
-             kFormatVersion);
+    snprintf(what, sizeof(what), "is a recording of format %u, this version of resil reads formats %u to %u",
+             head_.version, kOldestFormat, kFormatVersion);
     return fail(problem, ProblemKind::kVersion, path, what);
   }
   memcpy(&state_, page + kStateAt, sizeof(state_));

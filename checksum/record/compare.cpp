@@ -63,7 +63,9 @@ bool same_call(const CallRecord& then, const CallRecord& now) {
 }
 
 /// Not a part of the call before it.
-bool stands_alone(const Item& item) { return item.kind == ItemKind::kCall || item.kind == ItemKind::kLogged; }
+bool stands_alone(const Item& item) {
+  return item.kind == ItemKind::kCall || (item.kind == ItemKind::kLogged && item.logged != LoggedKind::kTime);
+}
 
 /// A difference in the call itself: nothing can take the place of it.
 void other_way(const Event* e, PerThread& t, const Call* call, const Difference& d) { diverged(e, t, call, d); }
@@ -133,10 +135,17 @@ void take_outcome(PerThread& t, Call& call) {
   }
 }
 
+/// The program asked less often for the time than in the recorded run.
+void skip_times(PerThread& t) {
+  const Item* item;
+  while (t.cursor->peek(&item) == Reading::kItem && item->kind == ItemKind::kTime) t.cursor->skip();
+}
+
 /// Is this poll one of the recorded run that found nothing?
 bool in_failing_run(const Event& e, PerThread& t, Call& call) {
   if (t.run_left == 0) {
     if (!(e.attributes & kCallPoll)) return false;
+    skip_times(t);
     const Item* item;
     if (t.cursor->peek(&item) != Reading::kItem || item->kind != ItemKind::kCall || !(item->call.flags & kCallPolls) ||
         !same_call(item->call, call.now))
@@ -165,7 +174,7 @@ void take_call(Event& e, PerThread& t, Call& call) {
     return other_way(&e, t, &call, d);
   }
   while ((item = next_item(&e, t, &call)) != nullptr && !stands_alone(*item)) {
-    counts.unmatched += 1;  // completions that this run did not have, e.g. of requests beyond the request table
+    counts.unmatched += item->kind == ItemKind::kCompletion;  // e.g. of requests beyond the request table
     t.cursor->next(&taken);
   }
   if (item == nullptr) return;
@@ -396,7 +405,7 @@ void verify_logged(PerThread& t, LoggedKind kind, const char* name, ValueType ty
   const Item* item;
   Item taken;
   while ((item = next_item(nullptr, t, nullptr)) != nullptr && !stands_alone(*item)) {
-    counts.unmatched += 1;
+    counts.unmatched += item->kind == ItemKind::kCompletion;
     t.cursor->next(&taken);
   }
   if (item == nullptr) return;
@@ -417,29 +426,11 @@ void verify_logged(PerThread& t, LoggedKind kind, const char* name, ValueType ty
   diverged(nullptr, t, nullptr, d);
 }
 
-double replay_time(PerThread& t, const char* name, double value) {
-  if (t.over) return value;
-  const Item* item = next_item(nullptr, t, nullptr);
-  if (item == nullptr) return value;
-  if (item->kind != ItemKind::kLogged || item->logged != LoggedKind::kTime) {
-    Difference d = difference(What::kCall);
-    if (item->kind == ItemKind::kCall) recorded_text(*t.cursor, item->call, d.expected_text, sizeof(d.expected_text));
-    snprintf(d.found_text, sizeof(d.found_text), "the program asks for %s", name);
-    diverged(nullptr, t, nullptr, d);
-    return value;
-  }
-  Item taken;
-  t.cursor->next(&taken);
-  counts.forced += 1;
-  return bit_cast<double>(taken.bits);
-}
-
 void verify_end(PerThread& t, const char* what_ends) {
   if (t.over) return;
   const Item* item;
   Item taken;
-  while (t.cursor->peek(&item) == Reading::kItem && item->kind != ItemKind::kCall && item->kind != ItemKind::kLogged)
-    t.cursor->next(&taken);
+  while (t.cursor->peek(&item) == Reading::kItem && !stands_alone(*item)) t.cursor->next(&taken);
   if (t.cursor->peek(&item) != Reading::kItem) return;
   Difference d = difference(What::kEnd);
   if (item->kind == ItemKind::kCall) recorded_text(*t.cursor, item->call, d.expected_text, sizeof(d.expected_text));

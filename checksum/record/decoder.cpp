@@ -88,6 +88,7 @@ void Decoder::reset(uint64_t number, uint64_t started) {
   started_ = last_completed_ = started;
   step_ = 0;
   shape_count_ = site_count_ = comm_count_ = call_count_ = object_count_ = name_count_ = 0;
+  memset(last_times_, 0, sizeof(last_times_));
   at_ = end_ = nullptr;
 }
 
@@ -120,6 +121,8 @@ bool Decoder::next(Item* item, const Names& names, bool* some) {
       case kTokenOutcome: return outcome(item);
       case kTokenIndices: return indices(item);
       case kTokenLogged: return logged(item);
+      case kTokenTime:
+      case kTokenClock: return time(token, item);
       case kTokenText:
         place(item, ItemKind::kText);
         item->text = text_;
@@ -303,6 +306,17 @@ bool Decoder::logged(Item* item) {
   if (!get(&at_, end_, &number) || number >= (name_count_ < kLoggedNames ? name_count_ : kLoggedNames)) return false;
   item->text = logged_names_[number];
   return get_value(&at_, end_, item->type, &item->bits);
+}
+
+bool Decoder::time(uint8_t token, Item* item) {
+  place(item, ItemKind::kTime);
+  item->clock = kClockWtime;
+  if (token == kTokenClock && (at_ == end_ || (item->clock = *at_++) >= kClocks || item->clock == kClockWtime))
+    return false;
+  int64_t change;
+  if (!get_signed(&at_, end_, &change)) return false;
+  item->bits = last_times_[item->clock] += static_cast<uint64_t>(change);
+  return true;
 }
 
 bool Decoder::opening(const Byte* begin, const Byte* end, Opening* opening) {

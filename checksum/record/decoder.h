@@ -57,10 +57,12 @@ class Decoder {
   bool outcome(Item* item);
   bool indices(Item* item);
   bool logged(Item* item);
+  bool time(uint8_t token, Item* item);
   void place(Item* item, ItemKind kind) const;
 
   const unsigned char *at_, *end_;
   uint64_t number_, started_, last_completed_;
+  uint64_t last_times_[kClocks];
   uint32_t step_;
   uint32_t shape_count_, site_count_, comm_count_, call_count_, object_count_, name_count_;
   SiteName site_;

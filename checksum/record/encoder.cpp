@@ -87,6 +87,7 @@ void Encoder::reset(uint64_t started) {
   step_ = 0;
   shape_count_ = site_count_ = comm_count_ = call_count_ = object_count_ = name_count_ = 0;
   last_completed_ = started;
+  memset(last_times_, 0, sizeof(last_times_));
   memset(shape_slots_, 0, sizeof(shape_slots_));
   memset(site_slots_, 0, sizeof(site_slots_));
   memset(comm_slots_, 0, sizeof(comm_slots_));
@@ -280,6 +281,14 @@ Byte* Encoder::logged(Byte* at, LoggedKind kind, const char* name, ValueType typ
 Byte* Encoder::text(Byte* at, const char* text) {
   *at++ = kTokenText;
   return put_text(at, text, kMaxText);
+}
+
+Byte* Encoder::time(Byte* at, uint8_t clock, uint64_t bits) {
+  *at++ = clock == kClockWtime ? kTokenTime : kTokenClock;
+  if (clock != kClockWtime) *at++ = clock;
+  at = put_signed(at, static_cast<int64_t>(bits - last_times_[clock]));
+  last_times_[clock] = bits;
+  return at;
 }
 
 Byte* encode_match(Byte* at, uint32_t stream, uint64_t ordinal, uint64_t* last, const Match& match) {

@@ -30,6 +30,8 @@ class Encoder {
   unsigned char* indices(unsigned char* at, const int32_t* list, uint32_t count);
   unsigned char* logged(unsigned char* at, LoggedKind kind, const char* name, ValueType type, uint64_t bits);
   unsigned char* text(unsigned char* at, const char* text);
+  /// `clock` < kClocks. At most 12 bytes, 2 to 4 where a clock is read again and again.
+  unsigned char* time(unsigned char* at, uint8_t clock, uint64_t bits);
 
  private:
   struct Site {
@@ -47,6 +49,7 @@ class Encoder {
   uint32_t step_;
   uint32_t shape_count_, site_count_, comm_count_, call_count_, object_count_, name_count_;
   uint64_t last_completed_;
+  uint64_t last_times_[kClocks];
   // Slots hold a number + 1 (0: empty). A number may have been given to something else since: contents are compared.
   uint16_t shape_slots_[2 * kShapes], site_slots_[2 * kSites], comm_slots_[2 * kComms];
   uint16_t call_numbers_[kCallNames];

@@ -14,7 +14,8 @@
 
 namespace resil::record {
 
-constexpr uint32_t kFormatVersion = 1;
+/// What is written. 1, which is read as well, has no kTime items.
+constexpr uint32_t kFormatVersion = 2, kOldestFormat = 1;
 
 /// What the eight bytes `in`, `out`, `digest` or `bits` are. A single number is kept itself, so that a divergence can
 /// show it; everything else as the digest of shim/base/digest/digest.h.
@@ -103,6 +104,7 @@ enum class ItemKind : uint8_t {
       4,  ///< of Waitsome, Testsome: a list in pieces of kMaxIndices; a list is at its end when a piece is shorter
   kLogged = 5,  ///< a named value: norm, checksum, count, MPI_Wtime. Stands between calls
   kText = 6,  ///< a remark for people, which readers skip
+  kTime = 7,  ///< what a clock said; stands between calls
 };
 
 enum class LoggedKind : uint8_t {
@@ -118,6 +120,17 @@ enum class LoggedKind : uint8_t {
 constexpr uint32_t kMaxIndices = 256;
 constexpr uint32_t kMaxName = 64;  ///< bytes of a name with its zero; longer ones are cut
 
+/// Which clock a kTime item is of.
+enum ClockId : uint8_t {
+  kClockWtime = 0,  ///< MPI_Wtime, MPI_Wtick: bits of a double
+  kClockWtick = 1,
+  kClockCpu = 2,  ///< clock(): its value
+  kClockSeconds = 3,  ///< time()
+  kClockOfDay = 4,  ///< gettimeofday(): nanoseconds
+  kClockGettime = 5,  ///< + clockid_t: clock_gettime(), nanoseconds
+};
+constexpr unsigned kClocks = 32;
+
 /// One item as it is read. Pointers hold until the stream's next one.
 struct Item {
   ItemKind kind;
@@ -126,7 +139,8 @@ struct Item {
   uint32_t indices;  ///< with kIndices: how many
   uint64_t number;  ///< of the call (in this stream, from 1) that it is or belongs to; kLogged: calls before it
   uint64_t ordinal;  ///< with kCall and kCallStarted: of the first request that it started
-  uint64_t bits;  ///< with kLogged: the value
+  uint64_t bits;  ///< with kLogged, kTime: the value
+  uint8_t clock;  ///< with kTime: ClockId
   const char* text;  ///< with kLogged: its name; with kText
   const int32_t* index_list;
   CallRecord call;

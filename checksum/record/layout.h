@@ -102,6 +102,8 @@ enum Token : uint8_t {
   kTokenIndices = 0xca,
   kTokenLogged = 0xcb,
   kTokenText = 0xcc,
+  kTokenTime = 0xcd,  ///< of MPI_Wtime: difference to the clock's last value in the segment, which begins with 0
+  kTokenClock = 0xce,  ///< of another clock: its number, then as above
   kTokenCompletion = 0xd0,  ///< + ValueType: of the request after the last one completed
   kTokenCompletionExplicit = 0xd8,  ///< + ValueType
 };

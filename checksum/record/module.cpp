@@ -44,8 +44,9 @@ constexpr ConfigEntry kConfig[] = {
      "runs the program as recorded and compares every call with the recording"},
     {"RESIL_RECORD", ConfigType::kText, "a directory", "./resil-record",
      "directory of the recording that record writes and verify reads"},
-    {"RESIL_RECORD_TIME", ConfigType::kSwitch, "0|1", "0",
-     "records what MPI_Wtime returns, and gives it back in verify"},
+    {"RESIL_RECORD_TIME", ConfigType::kChoice, "none|mpi|all", "mpi",
+     "which clocks are recorded, and give the recorded values in verify: MPI_Wtime, or the program's other clocks, "
+     "too"},
     {"RESIL_VERIFY_IGNORE", ConfigType::kText, "call sites and functions, separated by commas", "",
      "calls whose data may differ in verify, as findings print them: object+0xoffset, or a function's name"},
     {"RESIL_VERIFY_SECONDS", ConfigType::kReal, "1..1000000", "600",
@@ -84,6 +85,7 @@ const char* reduce_mode() {
 bool enabled() {
   mode.recording = config_has("RESIL_MODE", "record");
   mode.verifying = config_has("RESIL_MODE", "verify");
+  mode.clocks = static_cast<Clocks>(config_integer("RESIL_RECORD_TIME"));
   return mode.recording || mode.verifying;
 }
 
@@ -91,23 +93,20 @@ void before_init() {
   if (mode.recording && mode.verifying) stop_unusable(messages::record::both_modes);
   mode.stops = strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0;
   mode.heals = mode.stops && !config_has("RESIL_MODE", "checksum");
-  mode.time = config_integer("RESIL_RECORD_TIME") != 0;
   mode.patience = config_real("RESIL_VERIFY_SECONDS");
   digest_prepare();
   prepare_threads();
   name_directory();
   identity_of_this_rank(&identity);
-  if (mode.verifying) {
-    sources_count_threads();
-    sources_scan(false);
-  }
+  if (mode.verifying) sources_count_threads();
+  if (mode.verifying || mode.clocks == Clocks::kAll) sources_scan(false, mode.clocks == Clocks::kAll);
   Problem problem;
   if (mode.recording && !directory_lock(directory, identity, &problem)) refuse(problem);
 }
 
 void after_init() {
   if (ready) return;
-  if (mode.verifying) sources_scan(true);
+  if (mode.verifying || mode.clocks == Clocks::kAll) sources_scan(true, mode.clocks == Clocks::kAll);
   mode.multiple = !runtime_has_world() || backend->thread_multiple();
   identity_of_this_rank(&identity);
   snprintf(identity.reduce, sizeof(identity.reduce), "%s", reduce_mode());
@@ -153,7 +152,7 @@ void enter(Event& e) {
   call.comm = e.comm != nullptr ? e.comm->ring->id : 0;
   if (mode.verifying) {
     if (sources_stale()) [[unlikely]]
-      sources_scan(false);
+      sources_scan(false, mode.clocks == Clocks::kAll);
     verify_enter(e, *t, call);
   } else {
     call.now.flags = 0;
@@ -267,19 +266,10 @@ void logged(Thread& thread, ring::RecordState what, const char* name, uint64_t v
 
 double time(Thread& thread, CallId id, double value) {
   PerThread* t = ready ? per_thread(thread) : nullptr;
-  if (t == nullptr) return value;
-  const char* name = call_info(id).name;
-  if (mode.verifying) {
-    const uint64_t before = counts.forced;
-    const double given = replay_time(*t, name, value);
-    if (counts.forced != before) counts.times.fetch_add(1, std::memory_order_relaxed);
-    return given;
-  }
-  t->stream->logged(LoggedKind::kTime, name, ValueType::kDouble, bit_cast<uint64_t>(value));
-  return value;
+  return t != nullptr ? told_by_mpi(*t, id, value) : value;
 }
 
-bool times() { return config_integer("RESIL_RECORD_TIME") != 0; }
+bool times() { return mode.clocks != Clocks::kNone; }
 
 /// Did verify have the whole run to compare with? A recording that a crash cut off ends somewhere.
 bool complete() { return opened && recording.end_text()[0] == 0 && !ended_early(); }
@@ -298,6 +288,8 @@ void report(JsonWriter& json) {
     number("bytes", status.bytes);
     number("streams", status.streams);
     number("streams_refused", status.streams_refused);
+    number("times", status.times);
+    number("times_left_out", status.times_left_out);
     number("stalls", status.stalls);
     json.number("stalled_seconds", status.stalled_seconds);
     json.text("failure", status.failure);
@@ -320,7 +312,7 @@ void report(JsonWriter& json) {
     number("divergences", divergences());
     number("suspected", suspected_divergences());
     number("from_recording", counts.from_recording);
-    number("times", counts.times.load(std::memory_order_relaxed));
+    number("times", counts.times.load(std::memory_order_relaxed) + counts.libc_times.load(std::memory_order_relaxed));
     number("times_not_recorded", clock_reads());
     sources_report(json);
     sites_report(json);
@@ -373,6 +365,12 @@ void before_finalize() {
   if (t != nullptr && t->depth > 0 && !t->calls[t->depth - 1].late) verify_end(*t, "the program ends");
   if (suspected_divergences() != 0) on_own_stack([] { advise(); });
 }
+
+}  // namespace
+
+bool recording_is_open() { return ready; }
+
+namespace {
 
 constexpr Module kModule = {
     .name = "record",

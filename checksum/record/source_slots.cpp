@@ -60,7 +60,7 @@ struct Scan {
   unsigned count;
   uint64_t mpi[8];  // addresses of functions in MPI's own library and in its bindings
   unsigned mpi_count;
-  bool first;
+  bool clocks, first;
 };
 
 Known* known;
@@ -228,13 +228,6 @@ void decide(Scan& scan, bool of_mpi) {
   }
 }
 
-/// Index of the row with that name; kSourceCount: none.
-unsigned row_of(const char* name) {
-  for (unsigned i = 0; i < kSourceCount; ++i)
-    if (kSourceNames[i].name[0] == name[0] && strcmp(kSourceNames[i].name, name) == 0) return i;
-  return kSourceCount;
-}
-
 /// Writes a slot, which may lie in pages that are read-only since the object was loaded.
 bool write_slot(const dl_phdr_info& info, uint64_t* slot, uint64_t value) {
   const auto at = reinterpret_cast<uint64_t>(slot);
@@ -258,11 +251,13 @@ void look_at_slot(const Scan& scan, const dl_phdr_info& info, const Object& obje
                   const ElfW(Rela) & relocation, bool jump) {
   const ElfW(Sym)& symbol = dynamic.symbols[ELF64_R_SYM(relocation.r_info)];
   if (symbol.st_name == 0 || symbol.st_shndx != SHN_UNDEF) return;
-  const unsigned row = row_of(dynamic.strings + symbol.st_name);
+  const unsigned row = source_row(dynamic.strings + symbol.st_name);
   if (row == kSourceCount) return;
   const unsigned flags = kSourceNames[row].flags;
   const bool runtime_library = object.whose == Whose::kRuntime;
-  if (runtime_library && !(flags & kInRuntimes)) return;
+  const bool given_back = scan.clocks && (flags & kGivenBack) != 0;
+  if (runtime_library && !(flags & kInRuntimes) && !given_back) return;
+  if (scan.clocks && (flags & kInside) != 0) return;
   auto* slot = reinterpret_cast<uint64_t*>(object.base + relocation.r_offset);
   const uint64_t now = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
   SourceSlot& source = resil_source_slots[row];
@@ -283,7 +278,8 @@ void look_at_slot(const Scan& scan, const dl_phdr_info& info, const Object& obje
     if (!dynamic.bound_at_load) source.before |= 1;
     else if (!runtime_library && scan.first) source.before |= 2;
   }
-  write_slot(info, slot, reinterpret_cast<uint64_t>(source_stub(row, checked)));
+  void* instead = given_back ? clock_stand_in(kSourceNames[row].name) : source_stub(row, checked);
+  write_slot(info, slot, reinterpret_cast<uint64_t>(instead));
 }
 
 int look_at_object(dl_phdr_info* info, size_t, void* data) {
@@ -316,10 +312,11 @@ int look_at_object(dl_phdr_info* info, size_t, void* data) {
 
 }  // namespace
 
-void sources_scan(bool of_mpi) {
+void sources_scan(bool of_mpi, bool clocks) {
   Scan scan = {};
   scan.objects = memory::map_array<Object>(kMostObjects);
   if (scan.objects == nullptr) return;
+  scan.clocks = clocks;
   scan.first = !scanned;
   scanned = true;
   // Names first: the loader's functions take locks that must not be taken inside dl_iterate_phdr.

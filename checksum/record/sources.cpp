@@ -26,34 +26,34 @@ extern "C" {
 namespace resil::record {
 
 constexpr SourceName kSourceNames[] = {
-    {"clock_gettime", Source::kClock, 0},
-    {"gettimeofday", Source::kClock, 0},
-    {"time", Source::kClock, 0},
-    {"clock", Source::kClock, 0},
+    {"clock_gettime", Source::kClock, kGivenBack},
+    {"gettimeofday", Source::kClock, kGivenBack},
+    {"time", Source::kClock, kGivenBack},
+    {"clock", Source::kClock, kGivenBack},
     {"times", Source::kClock, 0},
     {"ftime", Source::kClock, 0},
     {"timespec_get", Source::kClock, 0},
-    {"omp_get_wtime", Source::kClock, 0},
-    {"omp_get_wtime_", Source::kClock, 0},
-    {"_ZNSt6chrono3_V212system_clock3nowEv", Source::kClock, 0},
-    {"_ZNSt6chrono3_V212steady_clock3nowEv", Source::kClock, 0},
-    {"_gfortran_system_clock_4", Source::kClock, 0},
-    {"_gfortran_system_clock_8", Source::kClock, 0},
+    {"omp_get_wtime", Source::kClock, kInside},
+    {"omp_get_wtime_", Source::kClock, kInside},
+    {"_ZNSt6chrono3_V212system_clock3nowEv", Source::kClock, kInside},
+    {"_ZNSt6chrono3_V212steady_clock3nowEv", Source::kClock, kInside},
+    {"_gfortran_system_clock_4", Source::kClock, kInside},
+    {"_gfortran_system_clock_8", Source::kClock, kInside},
     {"_gfortran_cpu_time_4", Source::kClock, 0},
     {"_gfortran_cpu_time_8", Source::kClock, 0},
-    {"_gfortran_date_and_time", Source::kClock, 0},
+    {"_gfortran_date_and_time", Source::kClock, kInside},
     {"_gfortran_etime", Source::kClock, 0},
     {"_gfortran_etime_sub", Source::kClock, 0},
     {"_gfortran_dtime", Source::kClock, 0},
     {"_gfortran_dtime_sub", Source::kClock, 0},
     {"_gfortran_second", Source::kClock, 0},
     {"_gfortran_second_sub", Source::kClock, 0},
-    {"_gfortran_time_func", Source::kClock, 0},
-    {"_gfortran_time8_func", Source::kClock, 0},
+    {"_gfortran_time_func", Source::kClock, kInside},
+    {"_gfortran_time8_func", Source::kClock, kInside},
     {"_gfortran_itime_i4", Source::kClock, 0},
     {"_gfortran_itime_i8", Source::kClock, 0},
-    {"_gfortran_mclock", Source::kClock, 0},
-    {"_gfortran_mclock8", Source::kClock, 0},
+    {"_gfortran_mclock", Source::kClock, kInside},
+    {"_gfortran_mclock8", Source::kClock, kInside},
     {"getrandom", Source::kRandom, kInRuntimes},
     {"getentropy", Source::kRandom, kInRuntimes},
     {"arc4random", Source::kRandom, kInRuntimes},
@@ -111,6 +111,12 @@ static_assert(kSourceCount <= kMostSources);
 constexpr unsigned kLoaders = 2;  // the last rows
 static_assert(kSourceNames[kSourceCount - kLoaders].flags & kLoads);
 
+unsigned source_row(const char* name) {
+  for (unsigned i = 0; i < kSourceCount; ++i)
+    if (kSourceNames[i].name[0] == name[0] && strcmp(kSourceNames[i].name, name) == 0) return i;
+  return kSourceCount;
+}
+
 namespace {
 
 constexpr const char* kWhat[] = {"",       "clock", "random numbers", "process ids", "use of memory", "dates of files",
@@ -161,6 +167,14 @@ static void row_text(const char* name, uint64_t count, uint64_t site, uint32_t b
     snprintf(text, bytes, "%s: %s", name,
              before & 1 ? "called before MPI_Init"
                         : "bound when the program was loaded, so that it may have been called before MPI_Init");
+}
+
+void* source_real(const char* name) { return resil_source_slots[source_row(name)].real; }
+
+void source_read(const char* name, uint64_t site) {
+  SourceSlot& slot = resil_source_slots[source_row(name)];
+  __atomic_fetch_add(&slot.count, 1, __ATOMIC_RELAXED);
+  if (__atomic_load_n(&slot.site, __ATOMIC_RELAXED) == 0) __atomic_store_n(&slot.site, site, __ATOMIC_RELAXED);
 }
 
 void sources_count_threads() {

@@ -47,6 +47,12 @@ struct LastCall {
   CallId id;
 };
 
+/// What the program was last told by a clock, and what it was.
+struct LastTime {
+  uint64_t value, real;
+  bool given;
+};
+
 struct Entry;
 
 struct PerThread {
@@ -63,6 +69,8 @@ struct PerThread {
   uint32_t run_left;  ///< verify: failing polls still to come of the run `run`
   CallRecord run;
   LastCall last;  ///< verify
+  bool reads_clock;  ///< in clocks.cpp
+  LastTime last_times[kClocks];  ///< verify
   int32_t* indices;  ///< verify: of the current call
   uint32_t index_room;
   Entry** noted;  ///< verify: persistent requests of the MPI_Start that is entered next
@@ -92,12 +100,14 @@ inline bool is_wild(int32_t source, int32_t tag) {
   return source == ring::kAnySource || (source >= 0 && tag == ring::kAnyTag);
 }
 
+enum class Clocks : uint8_t { kNone, kMpi, kAll };
+
 /// What the module does in this run.
 struct Mode {
   bool recording, verifying;
   bool stops;  ///< RESIL_ON_MISMATCH=abort
   bool heals;  ///< what is only suspected is taken from the recording: `stops`, and no other module looks at the data
-  bool time;  ///< RESIL_RECORD_TIME
+  Clocks clocks;  ///< RESIL_RECORD_TIME
   bool multiple;  ///< MPI_THREAD_MULTIPLE
   bool native;  ///< reductions are MPI's own
   double patience;  ///< seconds that a forced call waits
@@ -109,7 +119,7 @@ extern Recording recording;
 struct Counts {
   uint64_t calls, messages, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, lost,
       ignored, from_recording;
-  std::atomic<uint64_t> times;  ///< of MPI_Wtime and MPI_Wtick that were given back
+  std::atomic<uint64_t> times, libc_times;  ///< given back: of MPI_Wtime and MPI_Wtick, of the program's other clocks
 };
 extern Counts counts;
 
@@ -173,9 +183,13 @@ void verify_leave(Event& event, PerThread& t, Call& call);
 void verify_completion(Event& event, PerThread& t, Call& call, const Entry& entry, const Completion& now);
 void verify_logged(PerThread& t, LoggedKind kind, const char* name, ValueType type, uint64_t bits);
 bool ended_early();  ///< some stream of the recording ended before this run did
-double replay_time(PerThread& t, const char* name, double value);
 /// The thread or the program ends: is there more in its stream?
 void verify_end(PerThread& t, const char* what_ends);
+
+// --- clocks.cpp ----------------------------------------------------------------------------------------------------
+/// What MPI_Wtime or MPI_Wtick returns to the program; recorded, or from the recording.
+double told_by_mpi(PerThread& t, CallId id, double value);
+bool recording_is_open();  ///< module.cpp
 
 // --- replay.cpp ----------------------------------------------------------------------------------------------------
 bool replays(CallId id);

@@ -85,6 +85,8 @@ Stream* Streams::open(uint64_t first_site) {
   stream->id_ = ++writer.next_id;
   stream->started_ = 0;
   stream->poll_count_ = 0;
+  stream->poll_runs_ = 0;
+  stream->times_.store(0, std::memory_order_relaxed);
   add(&stream->earlier_calls_, stream->calls_.load(std::memory_order_relaxed));
   stream->calls_.store(0, std::memory_order_relaxed);
   stream->channel_.begin();
@@ -113,7 +115,8 @@ void Streams::forget() {
   const uint32_t count = writer.stream_count.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < count; ++i) {
     Stream* stream = writer.streams[i];
-    for (auto* counter : {&stream->earlier_calls_, &stream->calls_, &stream->completions_, &stream->polls_})
+    for (auto* counter : {&stream->earlier_calls_, &stream->calls_, &stream->completions_, &stream->polls_,
+                          &stream->times_, &stream->times_left_out_})
       counter->store(0, std::memory_order_relaxed);
     stream->state_.store(Stream::kIdle, std::memory_order_relaxed);
   }
@@ -137,6 +140,8 @@ void Streams::count(WriterStatus* status) {
                      writer.streams[i]->calls_.load(std::memory_order_relaxed);
     status->completions += writer.streams[i]->completions_.load(std::memory_order_relaxed);
     status->polls += writer.streams[i]->polls_.load(std::memory_order_relaxed);
+    status->times += writer.streams[i]->times_.load(std::memory_order_relaxed);
+    status->times_left_out += writer.streams[i]->times_left_out_.load(std::memory_order_relaxed);
   }
 }
 
@@ -185,6 +190,7 @@ void Stream::end_polls() {
   poll_.count = poll_count_;
   poll_count_ = 0;
   add(&polls_, poll_.count);
+  ++poll_runs_;
   call(poll_);
 }
 
@@ -221,6 +227,19 @@ void Stream::logged(LoggedKind kind, const char* name, ValueType type, uint64_t 
 
 void Stream::text(const char* text) {
   if (unsigned char* at = begin()) channel_.commit(encoder_.text(at, text));
+}
+
+bool Stream::time(uint8_t clock, uint64_t bits) {
+  const uint64_t most = kFreeTimes + kTimesPerCall * (calls_.load(std::memory_order_relaxed) - poll_runs_);
+  if (times_.load(std::memory_order_relaxed) >= most) {
+    add(&times_left_out_, 1);
+    return false;
+  }
+  unsigned char* at = begin();
+  if (at == nullptr) return false;
+  add(&times_, 1);
+  channel_.commit(encoder_.time(at, clock, bits));
+  return true;
 }
 
 }  // namespace resil::record

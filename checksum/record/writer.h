@@ -64,6 +64,7 @@ struct WriterStatus {
   uint64_t bytes;  ///< written to the file
   uint32_t streams;  ///< opened so far
   uint32_t streams_refused;
+  uint64_t times, times_left_out;  ///< values of clocks recorded; not recorded, there were too many
   uint64_t stalls;  ///< times that a thread had to write or wait
   double stalled_seconds;
   char failure[600];  ///< why the recording ended early, one line; "" if it did not
@@ -88,6 +89,10 @@ class Stream {
   void indices(const int32_t* list, uint32_t count);
   void logged(LoggedKind kind, const char* name, ValueType type, uint64_t bits);
   void text(const char* text);
+  /// What a clock said. False: left out, since there have been kFreeTimes, and kTimesPerCall for each call (runs of
+  /// polls are none): a loop that waits by looking at the clock must not fill the file system.
+  bool time(uint8_t clock, uint64_t bits);
+  static constexpr uint64_t kFreeTimes = 4 << 20, kTimesPerCall = 64;
 
   uint32_t id() const { return id_; }  ///< from 1
   /// Number of the last call; a run of polls that may go on counts already.
@@ -107,6 +112,8 @@ class Stream {
   uint64_t started_;
   std::atomic<uint64_t> earlier_calls_;  // of streams that were here before
   std::atomic<uint64_t> calls_, completions_, polls_;  // the owner's; others read
+  uint64_t poll_runs_;
+  std::atomic<uint64_t> times_, times_left_out_;
   uint32_t poll_count_;
   CallRecord poll_;
   Encoder encoder_;

@@ -46,11 +46,12 @@ class Divergence:
 
 
 class _Side:
-    """One thread of one recording as a sequence of what is compared."""
+    """One thread of one recording as a sequence of what is compared: neither remarks, runs of failing polls nor what
+    clocks said."""
 
     def __init__(self, stream, segment: int):
         self.items = (item for item in stream.items(segment) if item.kind != r.TEXT and not (
-            item.kind == r.CALL and item.shape.flags & r.CALL_POLLS))
+            item.kind == r.CALL and item.shape.flags & r.CALL_POLLS) and not (item.kind == r.VALUE and item.logged == "time"))
         self.last = None  # the call that later items belong to
 
     def next(self):
@@ -109,8 +110,7 @@ def _detail_difference(a, b):
         if (a.logged, a.name, a.type) != (b.logged, b.name, b.type):
             return COMPUTED, "logged value", "%s \"%s\"" % (a.logged, clean(a.name)), \
                 "%s \"%s\"" % (b.logged, clean(b.name)), ""
-        kind = MATCHED if a.logged == "time" else COMPUTED
-        return (kind, "%s \"%s\"" % (a.logged, clean(a.name))) + _values(a.type, a.bits, b.bits)
+        return (COMPUTED, "%s \"%s\"" % (a.logged, clean(a.name))) + _values(a.type, a.bits, b.bits)
     return MATCHED, "outcome", record_text.line(a, {}).strip(), record_text.line(b, {}).strip(), ""
 
 

@@ -13,7 +13,7 @@ import zlib
 
 from .text import clean
 
-FORMAT = 1
+FORMAT, OLDEST_FORMAT = 2, 1  # of format 1 there are no times but as logged values
 HEAD_BYTES, STATE_AT, MAX_PAYLOAD = 4096, 4096 - 64, 64 << 10
 FILE_MAGIC, STATE_MAGIC, BLOCK_MAGIC = b"RESILREC", b"STAT", b"RBLK"
 _FILE = struct.Struct("<8sIIII")
@@ -34,6 +34,9 @@ LOGGED_NAMES = ("", "norm", "checksum", "count", "time", "step", "fingerprint", 
 MAX_INDICES, NO_PEER, ANY, PROC_NULL, ROOT_SELF = 256, -32768, -1, -2, -3
 SHAPES, SITES, COMMS, CALL_NAMES, OBJECTS, LOGGED = 1024, 512, 256, 1024, 64, 256
 _DIRECT = 0xc0
+# Name and type of what a clock says, by its number; from the sixth on clock_gettime of the clocks 0, 1 and so on.
+_CLOCKS = (("MPI_Wtime", DOUBLE), ("MPI_Wtick", DOUBLE), ("clock", SIGNED), ("time", SIGNED), ("gettimeofday", SIGNED))
+CLOCKS = 32
 
 # What items() yields: tuples that begin with their kind and the number of the call they are or belong to.
 CALL, COMPLETION, OUTCOME, INDICES, VALUE, TEXT = "call", "completion", "outcome", "indices", "value", "text"
@@ -129,9 +132,9 @@ class Recording:
         if len(head) < _FILE.size + _IDENTITY.size:
             raise RecordingError("foreign", "%s is cut off within its head: nothing was recorded" % self.path)
         _, version, head_bytes, checksum, identity_bytes = _FILE.unpack_from(head)
-        if version != FORMAT or head_bytes != HEAD_BYTES or identity_bytes != _IDENTITY.size:
-            raise RecordingError("version", "%s is a recording of format %d, this tool reads format %d"
-                                 % (self.path, version, FORMAT))
+        if not OLDEST_FORMAT <= version <= FORMAT or head_bytes != HEAD_BYTES or identity_bytes != _IDENTITY.size:
+            raise RecordingError("version", "%s is a recording of format %d, this tool reads formats %d to %d"
+                                 % (self.path, version, OLDEST_FORMAT, FORMAT))
         if len(head) < HEAD_BYTES:
             raise RecordingError("foreign", "%s is cut off within its head: nothing was recorded" % self.path)
         magic, state_crc, phase, error, size, _, self.calls, _ = _STATE.unpack_from(head, STATE_AT)
@@ -287,6 +290,7 @@ def _decode(data: bytes, number: int, started: int):
     at, end, step, completed = 0, len(data), 0, started
     shapes, sites, comms, names, objects, logged = [], [], [], [], [], []
     last = {}  # last shape of a site's number
+    clocks = [0] * CLOCKS
     shape_count = site_count = comm_count = logged_count = 0
     from_bytes = int.from_bytes
     while at < end:
@@ -424,6 +428,18 @@ def _decode(data: bytes, number: int, started: int):
             at, index = _number(data, at + 1)
             at, bits = _value(data, at, what & 15)
             yield Value(VALUE, number, LOGGED_NAMES[what >> 4], logged[index], what & 15, bits)
+        elif token in (0xcd, 0xce):
+            clock = 0
+            if token == 0xce:
+                clock = data[at]
+                at += 1
+                if not 0 < clock < CLOCKS:
+                    raise IndexError
+            at, change = _signed(data, at)
+            clocks[clock] = (clocks[clock] + change) & 0xffffffffffffffff
+            name, type_ = _CLOCKS[clock] if clock < len(_CLOCKS) else ("clock_gettime(%d)" % (clock - len(_CLOCKS)), SIGNED)
+            bits = clocks[clock]
+            yield Value(VALUE, number, "time", name, type_, bits - (bits >> 63 << 64) if type_ == SIGNED else bits)
         elif token == 0xcc:
             at, text = _text(data, at)
             yield Text(TEXT, number, text)

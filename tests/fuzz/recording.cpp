@@ -73,6 +73,8 @@ void write_calls(Stream* stream, int calls) {
       const int32_t list[4] = {1, 2, i, 0};
       stream->indices(list, 4);
       stream->logged(LoggedKind::kNorm, "norm", ValueType::kDouble, 0x3ff0000000000000);
+      stream->time(kClockWtime, 0x4059000000000000);
+      stream->time(kClockGettime, 1000000007);
       stream->text("a remark");
     }
   }
@@ -96,6 +98,7 @@ uint64_t hash_of(const Item& item) {
       return hash_combine(hash_combine(hash, item.completion.ordinal), item.completion.digest);
     case ItemKind::kOutcome: return hash_combine(hash, static_cast<uint64_t>(item.outcome.index));
     case ItemKind::kIndices: text(item.index_list, item.indices * sizeof(int32_t)); return hash;
+    case ItemKind::kTime: return hash_combine(hash_combine(hash, item.clock), item.bits);
     default: text(item.text, strlen(item.text)); return hash_combine(hash, item.bits);
   }
 }

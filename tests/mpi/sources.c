@@ -3,7 +3,8 @@
 // A number that depends on what no recording holds, one source for each KIND; then a reduction that agrees, then one of
 // that number. Usage: sources KIND. SOURCES_FLIP=RANK adds to that rank's number: a fault.
 //
-//   none wtime wtime-many time time-early clock getpid urandom getrusage stat threads threads-early array spread
+//   none wtime wtime-many wtime-flood time time-early clock getpid urandom getrusage stat threads threads-early array
+//   spread
 #include <fcntl.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -56,6 +57,10 @@ int main(int argc, char** argv) {
   } else if (is("wtime-many")) {
     const double began = MPI_Wtime();
     for (int i = 0; i < 100000; i++) number = number * 0.5 + (MPI_Wtime() - began);
+  } else if (is("wtime-flood")) {
+    double now = MPI_Wtime(), last = now;
+    for (int i = 0; i < 4600000; i++, last = now) CHECK((now = MPI_Wtime()) >= last);
+    number = now;
   } else if (is("time")) {
     number = (double)time(NULL);
   } else if (is("clock") || is("array") || is("spread")) {

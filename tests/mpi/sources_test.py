@@ -128,6 +128,34 @@ def spread(s):
     assert b"RESIL_VERIFY_IGNORE=" not in result.stderr, result.text()
 
 
+def given_back(s, command, env):
+    """Clocks say what they said then: nothing differs, and no source is open."""
+    recording, recorded = s.record(command, env)
+    result = s.run("verify", recording, command, env)
+    assert result.returncode == 0 and result.stdout == recorded.stdout and not findings(result), result.text()
+    for rank, report in result.ranks().items():
+        seen = report["verify"]
+        assert seen["sources"] == [] and seen["times_not_recorded"] == 0 and seen["suspected"] == 0, seen
+        assert seen["times"] == recorded.ranks()[rank]["record"]["times"] > 0, (seen, recorded.ranks()[rank]["record"])
+    size = max(os.path.getsize(os.path.join(recording, name)) for name in os.listdir(recording))
+    return f"{seen['times']} values, {size} bytes"
+
+
+def too_many(s):
+    """A loop that waits by looking at the clock: what is recorded is bounded, and what is not recorded is a source."""
+    command = [s.program, "wtime-flood"]
+    recording, recorded = s.record(command)
+    size = max(os.path.getsize(os.path.join(recording, name)) for name in os.listdir(recording))
+    kept, left = (recorded.ranks()[0]["record"][name] for name in ("times", "times_left_out"))
+    assert kept < 4200000 and left > 300000 and size < 8 * kept, (kept, left, size)
+    result = s.run("verify", recording, command)
+    assert result.returncode == 0, result.text()
+    for report in result.ranks().values():
+        assert report["verify"]["times"] == kept and report["verify"]["times_not_recorded"] > 300000, report["verify"]
+    assert all(finding["confidence"] == "suspected" for list_ in findings(result).values() for finding in list_), findings(result)
+    return f"{kept} values, {size} bytes"
+
+
 def main(build, mpi):
     jobs.require(f"mpirun.{mpi}")
     s = Setting(build, mpi)
@@ -139,7 +167,14 @@ def main(build, mpi):
     checks += [(f"Fortran: {kind}", lambda kind=kind, word=word: suspected(s, [s.fortran, kind], word))
                for kind, word in FORTRAN.items()]
     checks += [("logged", lambda: logged(s)), ("an array", lambda: array(s)), ("a site that mostly agrees", lambda: spread(s))]
-    checks += [("MPI_Wtime", lambda: suspected(s, [s.program, "wtime"], "MPI_Wtime"))]
+    none, every = {"RESIL_RECORD_TIME": "none"}, {"RESIL_RECORD_TIME": "all"}
+    checks += [("MPI_Wtime, not recorded", lambda: suspected(s, [s.program, "wtime"], "MPI_Wtime was read 2 times", none)),
+               ("MPI_Wtime, a fault", lambda: proved(s, "wtime"))]
+    checks += [(f"given back: {os.path.basename(program)} {kind}", lambda program=program, kind=kind, env=env: given_back(s, [program, kind], env))
+               for program, kind, env in ((s.program, "wtime", {}), (s.program, "wtime-many", {}), (s.program, "clock", every),
+                                          (s.program, "time", every), (s.fortran, "wtime", {}), (s.fortran, "system_clock", every),
+                                          (s.fortran, "date", every))]
+    checks += [("more MPI_Wtime than a recording takes", lambda: too_many(s))]
     return run_checks([(f"{name} ({mpi})", check) for name, check in checks])
 
 

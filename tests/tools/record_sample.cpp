@@ -6,9 +6,9 @@
 //   stream S SITE                                      SITE: OBJECT+0xOFFSET, or - for none
 //   call S NAME [site=SITE] [comm=HEX] [peer=N] [tag=N] [bytes=N] [step=N] [count=N] [flags=N] [in=TYPE:HEX]
 //   [out=TYPE:HEX] poll S NAME ... ; complete S ORDINAL [TYPE:HEX] [source=N tag=N] [flags=N] [bytes=N] [stream=N]
-//   outcome S [flag=N] [index=N] [source=N tag=N] [bytes=N] ; indices S N... ; logged S KIND NAME TYPE:HEX
-//   halo S STEPS NEIGHBOURS                            a solver's steps: exchange, a sum, now and then polls
-//   flush ; close S ; abort ; finish ; (end of input without one of them: as after a kill)
+//   outcome S [flag=N] [index=N] [source=N tag=N] [bytes=N] ; indices S N... ; logged S KIND NAME TYPE:HEX ; time S
+//   CLOCK TYPE:HEX halo S STEPS NEIGHBOURS                            a solver's steps: exchange, a sum, now and then
+//   polls flush ; close S ; abort ; finish ; (end of input without one of them: as after a kill)
 #include <unistd.h>
 
 #include <cstdio>
@@ -206,6 +206,10 @@ void obey(const std::string& command, std::istringstream& line) {
     ValueType type = ValueType::kNone;
     const uint64_t bits = value_of(plain.at(2), &type);
     stream->logged(static_cast<LoggedKind>(std::stoi(plain.at(0))), plain.at(1).c_str(), type, bits);
+  } else if (command == "time") {
+    ValueType type = ValueType::kNone;
+    const uint64_t bits = value_of(plain.at(1), &type);
+    stream->time(static_cast<uint8_t>(std::stoi(plain.at(0))), bits);
   } else {
     stop("unknown command " + command);
   }

@@ -67,6 +67,14 @@ the same so far: 9 calls in 3 threads of 3 ranks
         self.assertIn("first divergence: rank 0, call 5 (MPI_Allreduce), step 1, app+0x400\n  norm \"residual\", 2 ulp apart\n",
                       self.diff(a, b)[1])
 
+    def test_clocks_are_not_compared(self):
+        send = "call s MPI_Send site=/opt/app+0x200 comm=1f peer=1 in=digest:%x\n"
+        a = self.record("a", ["time s 0 double:1\n" + send % 1 + "time s 3 signed:5\n" + send % 2])
+        b = self.record("b", ["time s 0 double:2\ntime s 0 double:3\n" + send % 1 + send % 2])
+        c = self.record("c", ["time s 0 double:2\n" + send % 1 + send % 3])
+        self.assertEqual(self.diff(a, b)[0], 0)
+        self.assertEqual(self.diff(a, c)[0], 1)
+
     def test_earlier_collective_comes_first(self):
         """Two ranks part by themselves: the one that had entered fewer sums is named, whatever the call numbers."""
         part = "call s MPI_Allreduce site=/opt/app+0x400 comm=1f bytes=8 in=double:{:x} out=double:5\n"

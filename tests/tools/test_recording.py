@@ -93,6 +93,24 @@ class Printing(record_support.Case):
             status, out, _ = self.tool("recording", place, "--rank", "0")
             self.assertEqual((status, out), (3, PRINTED + "%s %s\n" % (self.file(place), text)))
 
+    def test_times(self):
+        """What clocks said, each clock as differences of its own; a recording of format 1 is read, too."""
+        script = "call s MPI_Send site=/opt/app+0x200 in=digest:1\n" + "".join(
+            "time s 0 double:%x\ntime s 3 signed:%x\ntime s 6 signed:%x\n" % (0x4059000000000000 + i, 1700000000 + i, 10**15 - i)
+            for i in range(3))
+        place = self.record("run", [script])
+        with r.Recording(self.file(place)) as recording:
+            (stream,) = recording.streams.values()
+            values = [item for item in stream.items(0) if item.kind == r.VALUE]
+        self.assertEqual([(v.logged, v.name, v.bits) for v in values[-3:]],
+                         [("time", "MPI_Wtime", 0x4059000000000002), ("time", "time", 1700000002),
+                          ("time", "clock_gettime(1)", 10**15 - 2)])
+        with open(self.file(place), "r+b") as file:
+            file.seek(8)
+            file.write(b"\1")
+        status, out, _ = self.tool("recording", place, "--rank", "0")
+        self.assertIn("MPI_Send", out, status)
+
     def test_terminal_is_safe(self):
         place = self.record("run", ["logged s 1 bad\x1b[2Jname double:0\n"])
         _, out, _ = self.tool("recording", place, "--rank", "0")

@@ -86,6 +86,7 @@ bool operator==(const Kept& a, const Kept& b) {
              x.outcome.source == y.outcome.source && x.outcome.tag == y.outcome.tag &&
              x.outcome.flag == y.outcome.flag && x.outcome.what == y.outcome.what;
     case ItemKind::kIndices: return a.list == b.list;
+    case ItemKind::kTime: return x.clock == y.clock && x.bits == y.bits;
     default: return x.logged == y.logged && x.type == y.type && x.bits == y.bits && a.text == b.text;
   }
 }
@@ -221,6 +222,13 @@ std::vector<Kept> write_items(Stream* stream, std::mt19937_64& random, int calls
       more.item.bits = value_of(more.item.type, random);
       stream->logged(more.item.logged, more.text.c_str(), more.item.type, more.item.bits);
       more.text.resize(std::min<size_t>(more.text.size(), kMaxName - 1));
+      items.push_back(more);
+    }
+    for (unsigned times = pick(6) == 0 ? pick(5) : 0; times > 0; --times) {
+      Kept more = blank(ItemKind::kTime, number);
+      more.item.clock = static_cast<uint8_t>(pick(3) == 0 ? pick(kClocks) : 0u);
+      more.item.bits = pick(4) == 0 ? random() : 0x41d5000000000000 + pick(1000);
+      stream->time(more.item.clock, more.item.bits);
       items.push_back(more);
     }
     if (pick(50) == 0) stream->text("a remark that readers skip");
