@@ -9,6 +9,7 @@
 #include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/setup.h"
 #include "checksum/messages.h"
+#include "checksum/p2p/candidates.h"
 #include "checksum/p2p/carry.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/rma/rma.h"
@@ -260,6 +261,7 @@ void report(JsonWriter& json) {
   json.text("mode", config_text("RESIL_CHECKSUM"));
   json.text("blame", config_text("RESIL_BLAME"));
   ledger::report(json);
+  p2p::wild_report(json);
   blame::report(json);
   collective::report(json);
   rma::report(json);

@@ -13,6 +13,7 @@
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
+#include "checksum/p2p/candidates.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/receive_queue.h"
 #include "shim/abi/backend.h"
@@ -178,8 +179,10 @@ bool fast_path_completed(Event& e, int64_t place, uint64_t cookie) {
   return true;
 }
 
-bool fast_path_received(Event& e) {
-  if (e.result != 0 || e.comm == nullptr || e.peer == ring::kProcNull) [[unlikely]]
+namespace {
+
+[[gnu::always_inline]] inline bool received(Event& e) {
+  if (e.result != 0 || e.comm == nullptr) [[unlikely]]
     return false;
   CommReceives* comm = comms[e.comm->index];
   int32_t source, tag;
@@ -206,6 +209,24 @@ bool fast_path_received(Event& e) {
     ledger::life_passed(false, e.receive.buffer, bytes, sum);
   ledger::expected_plainly(*e.thread);
   return true;
+}
+
+/// From MPI_PROC_NULL, or MPI_ANY_SOURCE.
+[[gnu::noinline]] bool received_from_any(Event& e) {
+  if (e.peer != ring::kAnySource || !received(e)) return false;
+  int32_t source, tag;
+  uint64_t bytes;
+  if (status_glance(e.given_statuses, 0, &source, &tag, &bytes))
+    wild_received(e, {e.comm->ring->id, e.tag, source, tag, comms[e.comm->index]->entries == 0 ? e.record_number : 0});
+  return true;
+}
+
+}  // namespace
+
+bool fast_path_received(Event& e) {
+  if (e.peer < 0) [[unlikely]]
+    return received_from_any(e);
+  return received(e);
 }
 
 }  // namespace resil::p2p

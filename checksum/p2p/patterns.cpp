@@ -22,7 +22,7 @@ Pattern* find_or_make(CommReceives& comm, int32_t source, int32_t tag) {
   Pattern* pattern = pattern_pool.allocate();
   if (pattern == nullptr) return nullptr;
   Pattern*& chain = chain_of(comm.id, source, tag);
-  *pattern = {{nullptr, nullptr}, nullptr, chain, &comm, source, tag};
+  *pattern = {{nullptr, nullptr}, nullptr, chain, &comm, source, tag, 0};
   chain = pattern;
   ++comm.patterns;
   return pattern;
@@ -95,6 +95,9 @@ bool pattern_enter(Receive& receive) {
   Pattern* pattern = find_or_make(*receive.comm, receive.source, receive.tag);
   if (pattern == nullptr) return false;
   receive.pattern = pattern;
+  // It counts itself among the entries. One that is not of this pattern may take what this one could, or the reverse.
+  if (receive.comm->entries != pattern->pending_count + 1) receive.posted_as = 0;
+  ++pattern->pending_count;
   link(pattern->pending, &receive);
   return true;
 }
@@ -102,6 +105,7 @@ bool pattern_enter(Receive& receive) {
 void pattern_leave(Receive& receive) {
   if (!receive.listed || !receive.wild) return;
   receive.listed = false;
+  --receive.pattern->pending_count;
   unlink(receive.pattern->pending, &receive);
   forget_if_empty(receive.pattern);
 }

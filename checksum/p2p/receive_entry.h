@@ -29,6 +29,7 @@ struct Pattern {
   Pattern* next;
   CommReceives* comm;
   int32_t source, tag;
+  uint32_t pending_count;
 };
 
 /// The receives of one communicator.
@@ -70,7 +71,10 @@ struct alignas(64) Receive {
   int32_t actual_source, actual_tag;
   alignas(64) Pattern* pattern;  ///< pending, with a wildcard: its own
   Receive *child, *sibling;  ///< in the heap of a pattern
-  uint64_t match_queue_comm;  ///< id under which the packet is noted
+  union {
+    uint64_t match_queue_comm;  ///< partitioned: id under which the packet is noted
+    uint64_t posted_as;  ///< from MPI_ANY_SOURCE: WildReceive::posted (candidates.h)
+  };
   uint64_t bytes, digest;  ///< of what arrived
   uint64_t posted, evidence;  ///< blame.h
 };

@@ -14,6 +14,7 @@
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/ledger_internal.h"
+#include "checksum/p2p/candidates.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/patterns.h"
 #include "checksum/p2p/receive_fill.h"
@@ -162,8 +163,16 @@ Receive* stand_in(Receive& receive) {
   return copy;
 }
 
+/// For the count of receives with several candidates.
+[[gnu::noinline]] void look_at_wild(const Event& e, const Receive& receive) {
+  if (receive.source == ring::kAnySource && !receive.partitioned && !receive.failed && !receive.no_status &&
+      !ledger::is_concurrent)
+    wild_received(e, {receive.comm->id, receive.tag, receive.actual_source, receive.actual_tag, receive.posted_as});
+}
+
 /// The receive is complete: everything about it is filled in.
-void finish(Thread& thread, Receive& receive) {
+void finish(Event& e, Receive& receive) {
+  Thread& thread = *e.thread;
   Difference difference;
   ledger::Peer* peer = nullptr;
   CommReceives& comm = *receive.comm;
@@ -174,7 +183,10 @@ void finish(Thread& thread, Receive& receive) {
   {
     Guard guard;
     receive.done = true;
-    if (wild) pattern_leave(receive);
+    if (wild) {
+      pattern_leave(receive);
+      look_at_wild(e, receive);
+    }
     int32_t gate_source, gate_tag;
     if (receive.partitioned || is_first(receive) || !is_shut(receive, &gate_source, &gate_tag)) {
       gone = !receive.partitioned;
@@ -245,6 +257,7 @@ Receive* make(const Event& e, const View& view, bool hold) {
   receive->source = source_of(e);
   receive->tag = tag_wanted(e);
   receive->wild = receive->source == ring::kAnySource || receive->tag == ring::kAnyTag;
+  receive->posted_as = e.record_number;
   receive->persistent = (e.attributes & kCallPersistent) != 0;
   receive->partitioned = (e.attributes & kCallPartitioned) != 0;
   receive->held = hold && view.type != nullptr;
@@ -364,7 +377,12 @@ void receive_enter_slow(Event& e) {
       blame::drop_posted(state_of(e).posted);
       return status.source >= 0 ? untracked(nullptr, status.bytes) : void();  // its probe has lost the order
     }
-    if (error == ErrorKind::kNone && finish_directly(e, view, status)) return;
+    if (error == ErrorKind::kNone && finish_directly(e, view, status)) {
+      if (source_of(e) == ring::kAnySource)
+        wild_received(e, {e.comm->ring->id, tag_wanted(e), status.source, status.tag,
+                          comms[e.comm->index]->entries == 0 ? e.record_number : 0});
+      return;
+    }
     receive = make(e, view, false);
     if (receive == nullptr) {
       blame::drop_posted(state_of(e).posted);
@@ -379,7 +397,7 @@ void receive_enter_slow(Event& e) {
   receive->call = static_cast<uint16_t>(e.id);
   if (message) receive->posted = state_of(e).posted;
   if (!fill(*e.thread, *receive, status, error, false)) return vanish(*e.thread, *receive, true);
-  finish(*e.thread, *receive);
+  finish(e, *receive);
 }
 
 [[gnu::flatten]] void receive_posted(Event& e) {
@@ -449,6 +467,7 @@ void receive_started(Event& e, uint64_t* cookie) {
   auto* receive = reinterpret_cast<Receive*>(*cookie & ~kCookieMask);
   if (e.result != 0 || receive->partitioned || receive->listed) return;
   match_queue_is_shared(receive->comm->id, receive->source, receive->tag, false);
+  receive->posted_as = e.record_number;
   Guard guard;
   enqueue(*receive);
 }
@@ -477,7 +496,7 @@ void receive_started(Event& e, uint64_t* cookie) {
   const ErrorKind error = error_of(e, status, true);
   const bool told = call_info(e.id).completion == Completion::kOne && !receive->both_ways;
   if (!fill(*e.thread, *receive, status, error, told)) return vanish(*e.thread, *receive, false);
-  finish(*e.thread, *receive);
+  finish(e, *receive);
 }
 
 void receive_posting(Event& e, const View& copy) {

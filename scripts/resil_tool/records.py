@@ -11,7 +11,7 @@ import dataclasses
 import os
 import re
 
-from . import checksum, leftovers, reductions, staging, verification
+from . import candidates, checksum, leftovers, reductions, staging, verification
 from .text import clean
 from .runs import launch_number, read_launch
 from .values import (MAX_FILE, Invalid, duration, integer, items, members, moment, parse_object, rank_list, read_bytes,
@@ -75,6 +75,8 @@ class Rank:
     verify: dict = dataclasses.field(default_factory=dict)     # section "verify", see verification.py
     reductions: dict = dataclasses.field(default_factory=dict)  # section "reductions", see reductions.py
     staging: dict = dataclasses.field(default_factory=dict)    # section "staging", see staging.py
+    candidates: dict = dataclasses.field(default_factory=dict)  # "any_source" of "checksum", see candidates.py
+    all_preloaded: bool = False  # every rank of its world carries the library
     leftovers: dict = dataclasses.field(default_factory=dict)  # section "leftovers", see leftovers.py
     uncovered: dict = dataclasses.field(default_factory=dict)  # reason: count
     modified: float = 0.0
@@ -209,6 +211,8 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
     record.verify = verification.parse(value.get("verify"))
     record.reductions = reductions.parse(value.get("reductions"))
     record.staging = staging.parse(value.get("staging"))
+    record.candidates = candidates.parse(value.get("checksum"))
+    record.all_preloaded = value.get("all_ranks_preloaded") is True
     record.leftovers = leftovers.parse(value.get("leftovers"), value.get("unreceived_messages_total"))
     inside = value.get("checksum").get("faults_injected") if record.checksum else None
     record.faults = checksum.counts(value.get("faults_injected") or inside)

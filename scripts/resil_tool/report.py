@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 
-from . import checksum, findings, leftovers, reductions, staging, verification
+from . import candidates, checksum, findings, leftovers, reductions, staging, verification
 from . import job as jobs
 from . import records, runs
 from .attach import attach
@@ -256,6 +256,8 @@ def _coverage(s: dict) -> list[str]:
         lines += row("reductions", reductions.sentence(s["reductions"]), 3)
     if s["staging"]:
         lines += row("devices", staging.sentence(s["staging"]), 3)
+    if candidates.sentence(s["any_source"]):
+        lines += row("any source", candidates.sentence(s["any_source"]), 2)
     if s["leftovers"]:
         for i, text in enumerate(leftovers.lines(s["leftovers"])):
             lines += row("left over" if i == 0 else "", text, 3 if i == 0 else 1)

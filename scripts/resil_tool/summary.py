@@ -4,7 +4,7 @@ the symbols of the few call sites that are shown."""
 
 from __future__ import annotations
 
-from . import checksum, findings, leftovers, reductions, runs, staging, symbols, verification
+from . import candidates, checksum, findings, leftovers, reductions, runs, staging, symbols, verification
 from .job import owner_name
 from .records import Directory
 from .text import clean, rank_label, rank_set, ranks_phrase
@@ -37,6 +37,8 @@ def merge(directory: Directory) -> dict:
         "checksum": checksum.merge(ranks), "reductions": reductions.merge(ranks),
         "verify": verification.merge(ranks),
         "leftovers": leftovers.merge(ranks),
+        "any_source": candidates.merge(ranks, not missing and not directory.rankless and not directory.problems
+                                       and all(rank.state == "finished" for rank in ranks)),
         "staging": staging.merge(ranks), "faults_injected": _sum(r.faults for r in ranks),
         "fault_setting": _variants(ranks, "fault_setting"),
         "uncovered": _sum(r.uncovered for r in ranks), "notes": _notes(directory, ranks),
