@@ -58,6 +58,12 @@ RESIL_MESSAGE(may_not_be_ignored, log_note,
               "than these differences (member sites of the report)",
               "The site is not in the program's own code, or most of what is compared there agrees.",
               "Take the source away (fix the seed, switch timing output off).");
+RESIL_MESSAGE(
+    too_many_to_ignore, log_note,
+    "verify: more than one value in ten differs, for a cause that is only suspected (%s). Nothing is advised for "
+    "RESIL_VERIFY_IGNORE: too little would be compared",
+    "The whole run depends on something that no recording holds, most often the seed of random numbers.",
+    "Fix the seed, or record and verify with RESIL_RECORD_TIME=all if it comes from a clock.");
 RESIL_PHRASE(site_not_own,
              "the call site is not in the program's own code, so that every call of the program would be ignored");
 RESIL_PHRASE(site_mostly_agrees,

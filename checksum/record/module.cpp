@@ -336,7 +336,12 @@ void advise() {
   static char value[4000], line[4400], name[64];
   unsigned left;
   const bool some = sites_to_ignore(value, sizeof(value), &left);
-  if (left != 0) add_note_format(messages::record::may_not_be_ignored, left);
+  if (sites_are_too_many()) {
+    sources_text(line, 300);
+    add_note_format(messages::record::too_many_to_ignore, line);
+    left = UINT32_MAX;  // a line of its own
+  }
+  if (left != 0 && left != UINT32_MAX) add_note_format(messages::record::may_not_be_ignored, left);
   if (!some && left == 0) return;
   snprintf(name, sizeof(name), "verify-ignore-%016" PRIx64 ".txt", hash_combine(hash_text(value), left));
   if (const int at = own_directory_to_write(runtime.directory); at >= 0) {
@@ -354,7 +359,8 @@ void advise() {
     snprintf(line + 7, sizeof(line) - 7, messages::record::to_ignore, runtime.rank, suspected_divergences(), value);
     log_block(line);
   }
-  if (left != 0) log_format(messages::record::may_not_be_ignored, left);
+  if (left == UINT32_MAX) log_format(messages::record::too_many_to_ignore, line);
+  else if (left != 0) log_format(messages::record::may_not_be_ignored, left);
 }
 
 /// MPI_Finalize is the program's last call: before the real one.

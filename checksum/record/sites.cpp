@@ -73,10 +73,17 @@ const char* site_would_blind(uint64_t site) {
   return nullptr;
 }
 
+bool sites_are_too_many() {
+  uint64_t compared = 0, differed = 0;
+  for (const SiteCount& count : sites) compared += count.compared, differed += count.differed;
+  return compared >= 100 && differed * 10 > compared;
+}
+
 bool sites_to_ignore(char* text, size_t bytes, unsigned* left) {
   snprintf(text, bytes, "%s", config_text("RESIL_VERIFY_IGNORE"));
   bool some = false;
   *left = 0;
+  if (sites_are_too_many()) return false;
   for (const SiteCount& count : sites) {
     if (count.site == 0 || !count.told) continue;
     char where[112];

@@ -40,6 +40,8 @@ const char* site_would_blind(uint64_t site);
 /// The value of RESIL_VERIFY_IGNORE with which this run would have told nothing: what it was, and the sites that
 /// differed and may be advised. False: there is nothing to add. `left`: sites that may not.
 bool sites_to_ignore(char* text, size_t bytes, unsigned* left);
+/// Of so much data nothing would be compared any more that nothing is advised: more than one value in ten differs.
+bool sites_are_too_many();
 void sites_report(JsonWriter& json);
 
 }  // namespace resil::record

@@ -274,9 +274,10 @@ void look_at_slot(const Scan& scan, const dl_phdr_info& info, const Object& obje
   }
   const bool checked = (flags & (kPath | kSystemCall)) != 0;
   if (jump && bound && !checked && !(flags & kLoads)) {
-    // What is bound at load is bound whether it is called or not; a library of a language calls little of it.
+    // What is bound at load is bound whether it is called or not. A library calls little before MPI_Init: only of the
+    // executable that is to be feared.
     if (!dynamic.bound_at_load) source.before |= 1;
-    else if (!runtime_library && scan.first) source.before |= 2;
+    else if (&object == scan.objects && scan.first) source.before |= 2;
   }
   void* instead = given_back ? clock_stand_in(kSourceNames[row].name) : source_stub(row, checked);
   write_slot(info, slot, reinterpret_cast<uint64_t>(instead));
