@@ -24,6 +24,7 @@
 #include "shim/report/json.h"
 #include "shim/report/log.h"
 #include "shim/runtime/staged.h"
+#include "shim/tables/tables.h"
 
 namespace resil {
 
@@ -180,6 +181,15 @@ void enter(Event& e) {
   if (e.attributes & kCallBlocking) p2p::before_blocking(e);
 }
 
+/// MPI_Request_get_status: the request stays, but what it says to be complete is the program's again.
+void told_complete(Event& e) {
+  const uint64_t* cookies =
+      e.result == 0 && *e.flag != 0 ? request_cookies(*e.thread, request_handle(e.requests, 0)) : nullptr;
+  const uint64_t cookie = cookies != nullptr ? cookies[kChecksumWord] : 0;
+  if ((cookie & kCookieMask) == kCookieSend) p2p::send_told_complete(cookie);
+  else if ((cookie & kCookieMask) == kCookieReceive) p2p::receive_told_complete(cookie);
+}
+
 void leave(Event& e) {
   if (!usable) return;
   switch (kRoles[e.id]) {
@@ -206,7 +216,7 @@ void leave(Event& e) {
     case Role::kCollective: collective::leave(e); break;
     case Role::kOneSided: rma::leave(e); break;
     case Role::kFile: return count_file(e);
-    case Role::kGetStatus: return p2p::told_complete(e);
+    case Role::kGetStatus: return told_complete(e);
     case Role::kNothing:
     case Role::kCancel:
     case Role::kFileBarrier: return;

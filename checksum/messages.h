@@ -141,6 +141,14 @@ RESIL_FINDING(
     "complete. Which content the receiver has is decided by the library.",
     "Proved: MPI writes into no send buffer. The status of the job stays, unless a wrong message arrives.",
     "complete the send at %s (MPI_Wait) before its buffer is written, or use another buffer.");
+RESIL_FINDING(one_sided_race,
+              "Conflicting accesses within one epoch: %s and %s, in the window of rank %d, bytes %lld to %lld. %s",
+              "Proved: MPI leaves open what such memory holds (MPI 4.0, section 12.7), and the effect was seen. The "
+              "status of the "
+              "job stays.",
+              "put a synchronisation of the window between the two, or let them use different memory.");
+RESIL_PHRASE(race_read, "The memory changed while it was read.");
+RESIL_PHRASE(race_lost, "What one of them wrote is lost.");
 RESIL_PHRASE(
     send_modified,
     "the send buffer was different when the send was complete%s: the program (or its memory) changed it while the send "

@@ -119,12 +119,14 @@ void count_case(const Case& one, const Judgement& judgement) {
     Guard guard(lock);
     ++by_verdict[static_cast<int>(judgement.verdict)];
     ++total;
-    if (judgement.verdict == Verdict::kModified || consequence(one)) return;
+    if (judgement.verdict == Verdict::kModified || judgement.verdict == Verdict::kReceiveModified || consequence(one))
+      return;
     ++events;
     explained += judgement.verdict != Verdict::kUndetermined;
     const char* host = one.answered && one.answer.host[0] != 0 ? one.answer.host : ledger::host_of(*one.from);
     count_pair(host[0] != 0 ? host : "unknown");
-    wrong = total - by_verdict[static_cast<int>(Verdict::kModified)];
+    wrong = total - by_verdict[static_cast<int>(Verdict::kModified)] -
+            by_verdict[static_cast<int>(Verdict::kReceiveModified)];
     packets = ledger::checked_messages() + wrong;
     const bool often = events * kOneIn > packets || (step_count != 0 && events * kOneIn > step_count);
     if (systemic || events < kLeast || !often) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See touch.h. A module of its own, so that no call looks at it without RESIL_BLAME=full.
+// See touch.h.
 //
 // When a call of MPI returns, the buffers of pending receives are copied; when the next one begins they are compared.
 // MPI writes into them what the message brings and nothing else, at any time. So a byte that changed meanwhile, and
@@ -9,20 +9,12 @@
 
 #include "checksum/ledger/touch.h"
 
-#include <cstdio>
 #include <cstring>
 
-#include "checksum/messages.h"
 #include "shim/base/digest/digest.h"
-#include "shim/base/own_stack.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/event.h"
-#include "shim/call/module.h"
-#include "shim/call/runtime.h"
-#include "shim/call/site_text.h"
-#include "shim/config/config.h"
 #include "shim/model/calls.h"
-#include "shim/report/finding.h"
 #include "shim/runtime/memory.h"
 
 namespace resil::touch {
@@ -53,12 +45,6 @@ struct Watched {
   Touch touch;
 };
 
-struct Told {
-  Touch touch;
-  uint64_t bytes;
-  bool receive;
-};
-
 SpinLock lock;
 Watched* watched;
 char* scratch;
@@ -73,7 +59,11 @@ uint64_t pack(const Watched& w, char* to) {
   return type_pack(*w.view.type, w.view.buffer, w.view.count, 0, w.bytes, to);
 }
 
-void enter(Event& e) {
+}  // namespace
+
+bool enabled;
+
+void entered(const Event& e) {
   if (e.nested) return;
   if (__atomic_load_n(&watching, __ATOMIC_RELAXED) != 0) {
     SpinGuard guard(lock);
@@ -103,53 +93,8 @@ void enter(Event& e) {
   }
 }
 
-void tell(const Told& told) {
-  const Touch& t = told.touch;
-  char posted[112], after[112], before[112];
-  site_text(t.posted_site, posted, sizeof(posted));
-  const char* name = call_info(static_cast<CallId>(t.posted_call)).name;
-  Finding finding;
-  finding.start(told.receive ? "receive_buffer_touched" : "send_buffer_touched", Confidence::kProved);
-  finding.culprit(runtime.rank);
-  if (told.receive) {
-    site_text(t.after_site, after, sizeof(after));
-    site_text(t.before_site, before, sizeof(before));
-    const bool behind = t.bytes == 0;
-    finding.say(messages::checksum::receive_touched, runtime.rank, runtime.host, name, posted,
-                static_cast<unsigned long long>(behind ? t.behind : t.bytes),
-                static_cast<unsigned long long>(behind ? t.behind_first : t.first), after, before,
-                behind ? messages::checksum::touched_behind : messages::checksum::touched_lost);
-    finding.to_do(messages::checksum::receive_touched_to_do, posted);
-    finding.add("site", "%s", posted);
-    finding.add("call", "%s", name);
-    finding.add("after", "%s at %s", call_info(static_cast<CallId>(t.after_call)).name, after);
-    finding.add("before", "%s at %s", call_info(static_cast<CallId>(t.before_call)).name, before);
-  } else {
-    finding.say(messages::checksum::send_touched, runtime.rank, runtime.host, name, posted,
-                static_cast<unsigned long long>(told.bytes));
-    finding.to_do(messages::checksum::send_touched_to_do, posted);
-    finding.add("site", "%s", posted);
-    finding.add("call", "%s", name);
-  }
-  finding_publish(finding);
-}
-
-void tell_queued() {
-  for (;;) {
-    Told next;
-    {
-      SpinGuard guard(lock);
-      if (published == queued) return;
-      next = queue[published];
-      __atomic_store_n(&published, published + 1, __ATOMIC_RELAXED);
-    }
-    on_own_stack([&] { tell(next); });
-  }
-}
-
-void leave(Event& e) {
+void left(const Event& e) {
   if (e.nested) return;
-  if (__atomic_load_n(&queued, __ATOMIC_RELAXED) != __atomic_load_n(&published, __ATOMIC_RELAXED)) tell_queued();
   if (__atomic_load_n(&watching, __ATOMIC_RELAXED) == 0) return;
   SpinGuard guard(lock);
   last_site = e.site;
@@ -161,6 +106,24 @@ void leave(Event& e) {
     w.valid = true;
   }
 }
+
+bool next_told(Told* told) {
+  if (__atomic_load_n(&queued, __ATOMIC_RELAXED) == __atomic_load_n(&published, __ATOMIC_RELAXED)) return false;
+  SpinGuard guard(lock);
+  if (published == queued) return false;
+  *told = queue[published];
+  __atomic_store_n(&published, published + 1, __ATOMIC_RELAXED);
+  return true;
+}
+
+void prepare() {
+  watched = memory::map_array<Watched>(kWatched);
+  scratch = memory::map_array<char>(kBytes);
+  if (scratch == nullptr) watched = nullptr;
+  enabled = watched != nullptr;
+}
+
+namespace {
 
 Watched* of_handle(uint64_t handle) {
   const uint64_t index = (handle & 0xffff) - 1;
@@ -195,31 +158,6 @@ void add(const Told& told) {
   queue[queued] = told;
   __atomic_store_n(&queued, queued + 1, __ATOMIC_RELAXED);
 }
-
-bool wanted() {
-  return config_has("RESIL_MODE", "checksum") && strcmp(config_text("RESIL_BLAME"), "full") == 0 &&
-         config_is_default("RESIL_FAULT");  // what is damaged on purpose is not the program's doing
-}
-
-void prepare() {
-  watched = memory::map_array<Watched>(kWatched);
-  scratch = memory::map_array<char>(kBytes);
-  if (scratch == nullptr) watched = nullptr;
-}
-
-void finalizing() { tell_queued(); }
-
-constexpr Module kTouch = {
-    .name = "touch",
-    .description = "buffers that the program writes into while they are MPI's",
-    .stage = Stage::kWatch,
-    .enabled = wanted,
-    .before_init = prepare,
-    .before_finalize = finalizing,
-    .enter = enter,
-    .leave = leave,
-};
-RESIL_MODULE(kTouch);
 
 }  // namespace
 

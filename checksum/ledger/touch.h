@@ -24,6 +24,21 @@ struct Touch {
   uint16_t posted_call, after_call, before_call;
 };
 
+/// A finding to be made.
+struct Told {
+  Touch touch;
+  uint64_t bytes;
+  bool receive;
+};
+
+// --- for touch_module.cpp ---
+void prepare();
+void entered(const Event& event);  ///< a call of the program's
+void left(const Event& event);
+bool next_told(Told* told);  ///< false: none is left
+
+extern bool enabled;  ///< RESIL_BLAME=full, and no faults are made on purpose
+
 /// A receive begins, in the `enter` hook of its call. 0: not watched.
 uint64_t watch(const View& view, const Event& event);
 /// It is complete with `bytes`, and the program has not been told yet. Ends the watch. False: nothing was seen.

@@ -50,9 +50,9 @@ void send_leave(Event& event);
 void send_init_leave(Event& event);  ///< MPI_Send_init and the like, MPI_Psend_init
 void send_started(Event& event, uint64_t cookie);
 void send_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
-void told_complete(
-    Event& event);  ///< MPI_Request_get_status said that an operation is complete: its buffer is the program's
-void send_told_complete(uint64_t cookie);  ///< the same of a send that is followed
+// MPI_Request_get_status has said that an operation is complete: its buffer is the program's.
+void receive_told_complete(uint64_t cookie);
+void send_told_complete(uint64_t cookie);
 void cancel_enter(Event& event);  ///< MPI_Cancel: from now on ends of sends are looked at
 
 extern std::atomic<bool> order_lost;  ///< a send was not announced: the order of messages is not known from then on

@@ -445,13 +445,7 @@ void receive_enter_slow(Event& e) {
   e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
 }
 
-void told_complete(Event& e) {
-  uint64_t* cookies =
-      e.result == 0 && *e.flag != 0 ? request_cookies(*e.thread, request_handle(e.requests, 0)) : nullptr;
-  if (cookies == nullptr) return;
-  const uint64_t cookie = cookies[kChecksumWord];
-  if ((cookie & kCookieMask) == kCookieSend) return send_told_complete(cookie);
-  if ((cookie & kCookieMask) != kCookieReceive) return;
+void receive_told_complete(uint64_t cookie) {
   auto* receive = reinterpret_cast<Receive*>(cookie & ~kCookieMask);
   if (receive->view.reason == Reason::kNone) receive->view.reason = Reason::kGivenBack;
 }

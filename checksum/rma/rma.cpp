@@ -132,13 +132,16 @@ void enter(Event& e) {
         snapshot_take(*window, false);
       return;
     case WindowCall::kFence:
-      if (window = ledger::full_blame() && backend->windows->no_precede(e.assertion) ? window_find(e.object) : nullptr;
-          window != nullptr)
-        snapshot_take(*window, false);
+      if (window = ledger::full_blame() ? window_find(e.object) : nullptr; window != nullptr) {
+        if (backend->windows->no_precede(e.assertion)) snapshot_take(*window, false);
+        else snapshot_enter(*window);
+      }
+      return;
+    case WindowCall::kWait:
+      if (window = ledger::full_blame() ? window_find(e.object) : nullptr; window != nullptr) snapshot_enter(*window);
       return;
     case WindowCall::kStart:
     case WindowCall::kComplete:
-    case WindowCall::kWait:
     case WindowCall::kTest:
     case WindowCall::kLock:
     case WindowCall::kLockAll:

@@ -67,6 +67,8 @@ bool read_item(const Window& w, Item& item) {
   return item.outcome == Outcome::kDifferent;
 }
 
+}  // namespace
+
 uint64_t intervals_of(const Item& item) {
   uint64_t runs = 0;
   for (uint32_t r = 0; r < item.run_count; ++r) runs += static_cast<uint64_t>(item_runs(item)[r].count);
@@ -75,7 +77,6 @@ uint64_t intervals_of(const Item& item) {
   return runs > kItemIntervals ? 1 : runs;
 }
 
-/// The item's pieces; as one from its lowest to its highest byte where there are too many.
 size_t fill_intervals(const Window& w, const Item& item, uint32_t number, Interval* to) {
   const bool writes = item.what != What::kGet;
   int64_t at, low = 0, high = 0, last;
@@ -101,6 +102,8 @@ size_t fill_intervals(const Window& w, const Item& item, uint32_t number, Interv
     }
   return made;
 }
+
+namespace {
 
 /// Marks the items that other operations of the epoch touched too. False: no memory.
 bool find_overlaps(const Window& w, Packet* packets) {
@@ -235,6 +238,7 @@ void judge(Thread& thread, Window& w, Message list, Reason give_up, bool (*chose
     w.last = last;
   }
   if (mine != nullptr && give_up == Reason::kNone && !find_overlaps(w, mine)) give_up = Reason::kMemory;
+  if (ledger::full_blame() && give_up == Reason::kNone) find_races(w, mine, list);
   for (Packet* packet = mine; ledger::full_blame() && give_up == Reason::kNone && packet != nullptr;
        packet = packet->next)
     each_item(*packet, [&](const Item& item) {

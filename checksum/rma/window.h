@@ -110,10 +110,10 @@ struct Window {
   char confirm_text[96];
 
   // Full blame: the window's memory as it was when the epoch began, and room for the next one's.
-  char* snapshots[2];
+  char* snapshots[3];  ///< the last one: when this rank entered the call that closes the epoch
   uint64_t snapshot_bytes;  ///< mapped each
   uint32_t snapshot;  ///< the one that holds
-  bool snapshot_good, snapshot_next;
+  bool snapshot_good, snapshot_next, snapshot_entered;
 
   // The exposure that MPI_Win_wait closes, the access that MPI_Win_complete closes: ranks in the group.
   int32_t *exposed, *accessed;
@@ -144,6 +144,8 @@ Window* window_by_id(uint64_t id);
 void creating(Event& event);  ///< MPI_Win_create and the like, on entry
 void created(Event& event);  ///< and on return
 void freeing(Event& event);  ///< MPI_Win_free, on entry
+/// Whether another window has some of its memory, or may have.
+bool shares_memory(const Window& window);
 int world_rank(const Window& window, int rank);
 int group_rank(const Window& window, int world_rank, int hint);  ///< -1: not a member
 Target* target_of(Window& window, int rank);  ///< null: no memory
@@ -156,6 +158,7 @@ void snapshot_take(Window& window, bool next);
 void snapshot_turn(Window& window);
 void snapshot_drop(Window& window);
 const char* snapshot_of(const Window& window);  ///< null: none
+void snapshot_enter(Window& window);  ///< the epoch's last moment before this rank calls what closes it
 
 // --- operations.cpp ----------------------------------------------------------------------------------------------
 void before(Event& event);  ///< full blame: one operation, before the real call

@@ -150,6 +150,18 @@ Window* window_by_id(uint64_t id) {
   return nullptr;
 }
 
+bool shares_memory(const Window& window) {
+  Guard guard(table_lock);
+  for (uint32_t i = 0; i < window_count; ++i) {
+    const Window& other = windows[i];
+    if (&other == &window || other.handle == 0 || other.handle == kReserved) continue;
+    if (other.flavor == WindowFlavor::kDynamic ||
+        (other.base < window.base + window.bytes && window.base < other.base + other.bytes))
+      return true;
+  }
+  return false;
+}
+
 int world_rank(const Window& window, int rank) {
   return window.world_ranks != nullptr ? window.world_ranks[rank] : rank;
 }

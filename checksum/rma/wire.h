@@ -104,6 +104,16 @@ bool read_packet(Window& window, Packet& packet);
 /// with the given kind of message and `chosen` only. `give_up` but kNone: counts them as uncovered instead.
 void judge(Thread& thread, Window& window, Message list, Reason give_up, bool (*chosen)(const Window&, const Packet&));
 
+struct Interval;
+uint64_t intervals_of(const Item& item);
+/// The item's pieces; as one from its lowest to its highest byte where there are too many. intervals_of(item) at most.
+size_t fill_intervals(const Window& w, const Item& item, uint32_t number, Interval* to);
+
+// --- races.cpp ---------------------------------------------------------------------------------------------------
+/// Full blame: tells conflicting accesses of the epoch whose effect is seen. Gets of what the target stored itself are
+/// marked as overlapped.
+void find_races(const Window& w, Packet* packets, Message list);
+
 // --- overlap.cpp -------------------------------------------------------------------------------------------------
 struct Interval {
   int64_t start, end;

@@ -27,6 +27,7 @@ KINDS = {
                                "buffers of pending receives that the program wrote into", False),
     "send_buffer_touched": ("buffer of a pending send that the program wrote into",
                             "buffers of pending sends that the program wrote into", False),
+    "one_sided_race": ("pair of conflicting accesses to a window", "pairs of conflicting accesses to windows", False),
     "call_mismatch": ("pair of calls that do not match", "pairs of calls that do not match", False),
     "collective_mismatch": ("collective with different results on different ranks",
                             "collectives with different results on different ranks", True),

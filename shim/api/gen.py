@@ -44,7 +44,7 @@ OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "res
 
 # Names of accelerator runtimes (detectors/gpu_runtime): waits, queries, and what makes or ends streams and events.
 PMIX_SYMBOLS = ("PMIx_Commit",)  # shim/presence/pmix.cpp
-LOADER_SYMBOLS = ("dlclose",)  # shim/call/objects.cpp
+LOADER_SYMBOLS = ("dlclose",)  # shim/call/unload.cpp
 FATAL_SYMBOLS = ("MPIR_Err_return_comm", "ompi_mpi_abort")  # shim/call/fatal_error.cpp
 RUNTIME_SYMBOLS = (
     "InitializeInjection", "cuCtxSynchronize", "cuEventDestroy", "cuEventDestroy_v2", "cuEventQuery",

@@ -15,11 +15,7 @@
 #include <initializer_list>
 
 #include "shim/base/spinlock.h"
-#include "shim/call/attach.h"
-#include "shim/call/next.h"
 #include "shim/call/runtime.h"
-#include "shim/libc/moved.h"
-#include "shim/tables/tables.h"
 
 namespace resil {
 
@@ -189,10 +185,7 @@ SiteClass class_of_object_named(const char* name, size_t length) {
   return search.address != 0 ? object_at(search.address).kind : SiteClass::kUnknown;
 }
 
-namespace {
-
-/// After an object was unloaded, or may have been: what is not there any more is forgotten.
-void forget_unloaded() {
+bool objects_forget_unloaded() {
   bool some = false;
   for (KnownObject& known : known_objects) {
     uint64_t start = known.start.load(std::memory_order_acquire);
@@ -202,35 +195,8 @@ void forget_unloaded() {
     SpinGuard guard(lock);
     some |= known.start.compare_exchange_strong(start, 0);
   }
-  if (!some) return;
-  objects_unloaded.fetch_add(1, std::memory_order_release);
-  forget_types();  // no call is taken for a repetition: each comes to look_up once
+  if (some) objects_unloaded.fetch_add(1, std::memory_order_release);
+  return some;
 }
-
-/// libc's, or that of a tool behind this library.
-int close_object(void* object) {
-  using Close = int(void*);
-  static std::atomic<Close*> next;
-  Close* call = next.load(std::memory_order_acquire);
-  if (call == nullptr) {
-    void* found = next_in_order("dlclose");
-    call = reinterpret_cast<Close*>(found != nullptr ? found : find_in_libdl("dlclose"));
-    next.store(call, std::memory_order_release);
-  }
-  return call != nullptr ? call(object) : -1;
-}
-
-}  // namespace
 
 }  // namespace resil
-
-#pragma GCC visibility push(default)
-
-/// What the program unloads may have called MPI, and something else may come to lie there.
-extern "C" int dlclose(void* object) {
-  const int result = resil::close_object(object);
-  if (result == 0 && resil::runtime_attached()) resil::forget_unloaded();
-  return result;
-}
-
-#pragma GCC visibility pop

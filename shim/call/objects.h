@@ -23,6 +23,9 @@ CodeObject object_at(uint64_t address);
 /// Class of the first loaded object with that file name; kUnknown: none has it.
 SiteClass class_of_object_named(const char* name, size_t length);
 
+/// After an object was unloaded, or may have been: forgets what is not there any more. False: all is.
+bool objects_forget_unloaded();
+
 /// Goes up when an object that was asked about is unloaded; what was derived from object_at() before is then void.
 extern std::atomic<uint32_t> objects_unloaded;
 

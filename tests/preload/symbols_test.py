@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 # Names of accelerator runtimes are those of detectors/gpu_runtime and no others, PMIx_Commit is that of
-# shim/presence/pmix.cpp, dlclose that of shim/call/objects.cpp, the two by which a library ends the job those of shim/call/fatal_error.cpp; the list says which.
+# shim/presence/pmix.cpp, dlclose that of shim/call/unload.cpp, the two by which a library ends the job those of shim/call/fatal_error.cpp; the list says which.
 ALLOWED = re.compile(r"P?MPI_[A-Z]\w*$|P?MPIX_(Op_create_x|Comm_[a-z_]+)$|resil_\w+$|(cu|cuda|hip)(Stream|Event|Ctx|Device|Ipc|ExtStream)\w+$|InitializeInjection$|PMIx_Commit$|dlclose$|MPIR_Err_return_comm$|ompi_mpi_abort$")
 
 

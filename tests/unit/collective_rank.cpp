@@ -240,6 +240,7 @@ uint64_t receive_posted(const View&) { return 0; }
 uint64_t receive_complete(uint64_t, const View&, uint64_t, uint64_t) { return 0; }
 void drop_posted(uint64_t) {}
 void drop(uint64_t) {}
+void right(uint64_t) {}
 bool receive_evidence(uint64_t, Evidence*, Content*) { return false; }
 const char* verdict_text(Verdict) { return "verdict"; }
 void site_text(uint64_t site, char* text, size_t bytes) {

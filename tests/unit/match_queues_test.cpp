@@ -21,6 +21,7 @@ std::multiset<uint64_t> dropped;  // evidence that was given back
 
 namespace resil::blame {
 void drop(uint64_t evidence) { dropped.insert(evidence); }
+void right(uint64_t evidence) { dropped.insert(evidence); }
 }
 
 namespace resil::ledger {

@@ -109,6 +109,8 @@ History history;
 uint64_t receive_posted(const View&) { return 0; }
 uint64_t receive_complete(uint64_t, const View&, uint64_t, uint64_t) { return 0; }
 void drop(uint64_t) {}
+void right(uint64_t) {}
+uint64_t receive_pending(const View&, const Event&) { return 0; }
 void drop_posted(uint64_t) {}
 }  // namespace blame
 }  // namespace resil
@@ -179,7 +181,7 @@ class World {
     idle.remove(request);
     begin(request);
     Event event = make(CallId::kMPI_Start, 0, 0);
-    p2p::receive_starting(&request->cookie);
+    p2p::receive_starting(event, &request->cookie);
     p2p::receive_started(event, &request->cookie);
   }
 
