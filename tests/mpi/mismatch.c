@@ -56,6 +56,50 @@ static void types_of_their_own(MPI_Comm comm) {
   MPI_Reduce_scatter(in, out, none, type, MPI_SUM, comm);
 }
 
+/// Messages of rank 0 to rank 1, whatever types MPI and common use permit.
+static void messages_of_any_type(MPI_Comm comm) {
+  MPI_Request request;
+  MPI_Datatype pair;
+  MPI_Type_contiguous(2, MPI_INT, &pair);
+  MPI_Type_commit(&pair);
+  for (int i = 0; i < 3; ++i) {
+    if (rank == 0) {
+      MPI_Send(in, 0, MPI_FLOAT, 1, 1, comm);  // no data: any type
+      MPI_Send(in, 4, MPI_INT, 1, 1, comm);
+      MPI_Send(in, 4, MPI_FLOAT, 1, 2, comm);  // of one tag, several types
+      MPI_Send(in, 4, MPI_INT, 1, 2, comm);
+      MPI_Send(in, 4, MPI_FLOAT, 1, 3, comm);
+      MPI_Send(in, 8, MPI_BYTE, 1, 4, comm);
+      MPI_Send(in, 2, pair, 1, 5, comm);
+      MPI_Send(in, 1, MPI_FLOAT, 1, 6, comm);  // one by a wildcard, one by name
+      MPI_Send(in, 1, MPI_INT, 1, 6, comm);
+      MPI_Send_init(in, 1, MPI_FLOAT, 1, 7, comm, &request);
+      MPI_Start(&request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      MPI_Request_free(&request);
+      MPI_Send(in, 1, MPI_INT, 1, 7, comm);
+      MPI_Sendrecv_replace(in, 1, MPI_LONG, 1, 8, 1, 8, comm, MPI_STATUS_IGNORE);
+    } else if (rank == 1) {
+      MPI_Recv(out, 1, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);
+      MPI_Recv(out, 8, MPI_INT, 0, 1, comm, MPI_STATUS_IGNORE);  // longer than what comes
+      MPI_Recv(out, 4, MPI_FLOAT, 0, 2, comm, MPI_STATUS_IGNORE);
+      MPI_Recv(out, 4, MPI_INT, 0, 2, comm, MPI_STATUS_IGNORE);
+      MPI_Recv(out, 16, MPI_BYTE, 0, 3, comm, MPI_STATUS_IGNORE);
+      MPI_Recv(out, 1, MPI_DOUBLE, 0, 4, comm, MPI_STATUS_IGNORE);
+      MPI_Recv(out, 4, MPI_INT, 0, 5, comm, MPI_STATUS_IGNORE);
+      MPI_Recv(out, 1, MPI_FLOAT, MPI_ANY_SOURCE, 6, comm, MPI_STATUS_IGNORE);
+      MPI_Recv(out, 1, MPI_INT, 0, 6, comm, MPI_STATUS_IGNORE);
+      MPI_Recv(out, 1, MPI_FLOAT, 0, 7, comm, MPI_STATUS_IGNORE);
+      MPI_Recv_init(out, 1, MPI_INT, 0, 7, comm, &request);
+      MPI_Start(&request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      MPI_Request_free(&request);
+      MPI_Sendrecv(in, 1, MPI_LONG_LONG, 0, 8, out, 1, MPI_INT64_T, 0, 8, comm, MPI_STATUS_IGNORE);
+    }
+  }
+  MPI_Type_free(&pair);
+}
+
 int main(int argc, char** argv) {
   const char* kind = argc > 1 ? argv[1] : "none";
   const int before = argc > 2 ? atoi(argv[2]) : 5;
@@ -97,6 +141,12 @@ int main(int argc, char** argv) {
     gather_all(1, odd ? 1 : 2, MPI_INT, other);
   } else if (strcmp(kind, "types_of_their_own") == 0) {
     types_of_their_own(other);
+    messages_of_any_type(other);
+  } else if (strcmp(kind, "message_types") == 0) {
+    for (int i = 0; i < 3; ++i) {
+      if (rank == 0) MPI_Send(in, 4, MPI_INT, 1, 7, other);
+      if (odd) MPI_Recv(out, 4, MPI_FLOAT, 0, 7, other, MPI_STATUS_IGNORE);
+    }
   } else if (strcmp(kind, "skipped") == 0) {
     if (!odd) MPI_Bcast(in, 1, MPI_DOUBLE, 0, other);  // the root does not wait
   } else if (strcmp(kind, "order") == 0) {

@@ -114,6 +114,49 @@ TEST_CASE("balanced balances say nothing; one message too many is found") {
   }
 }
 
+TEST_CASE("messages sent as one basic type and received as another, by nodes in any grouping") {
+  constexpr uint32_t kInt = 0x104, kFloat = 0x304;
+  std::mt19937_64 random(5);
+  Verdict verdict;
+  const auto judged = [&](Job& job) {
+    const std::vector<char> frame = job.merged(random, 65536);
+    CHECK(!judge(frame, &verdict));  // no message is missing
+    return message_types_judge(frame.data(), static_cast<uint32_t>(frame.size()), &verdict);
+  };
+  for (int run = 0; run < 20; ++run) {
+    Job job(6);
+    for (int i = 0; i < 50; ++i) {
+      const int from = static_cast<int>(random() % 6), to = static_cast<int>(random() % 6);
+      const auto tag = static_cast<int32_t>(random() % 4);
+      job.send(from, to, tag);
+      job.envelope(from, kWorldId, to, tag).types.sent = job.envelope(to, kWorldId, from, tag).types.posted =
+          tag == 3 ? kFloat : kInt;
+    }
+    CHECK(!judged(job));
+    job.send(4, 2, 3);
+    Envelope& sent = job.envelope(4, kWorldId, 2, 3);
+    Envelope& received = job.envelope(2, kWorldId, 4, 3);
+    sent.types.sent = kInt;
+    for (const uint32_t type : {kAnyType, kNoType, kInt}) {
+      received.types.posted = type;
+      CHECK(!judged(job));
+    }
+    received.types.posted = kFloat;
+    REQUIRE(judged(job));
+    CHECK(verdict.type == HangClass::kMessageMismatch);
+    CHECK(verdict.confidence == Confidence::kSuspected);
+    CHECK(std::string(words_of(verdict).message) ==
+          "Rank 4 sends 4-byte signed integers to rank 2 on MPI_COMM_TEST, tag 3; rank 2 receives them as 4-byte "
+          "floating-point numbers. To do: compare the datatypes of the send and the receive.");
+    sent.types.sent = kAnyType;
+    CHECK(!judged(job));
+    sent.types.sent = kInt;
+    ++sent.sent;  // one is missing: the others may be of any
+    const std::vector<char> frame = job.merged(random, 65536);
+    CHECK(!message_types_judge(frame.data(), static_cast<uint32_t>(frame.size()), &verdict));
+  }
+}
+
 TEST_CASE("a message with another tag than its receive") {
   std::mt19937_64 random(2);
   Job job(4);

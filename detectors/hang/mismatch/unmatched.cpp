@@ -11,6 +11,7 @@
 #include "detectors/hang/slots/envelopes.h"
 #include "shim/base/hash.h"
 #include "shim/base/sort.h"
+#include "shim/model/datatype/signature.h"
 #include "shim/runtime/memory.h"
 
 namespace resil::hang {
@@ -53,8 +54,12 @@ bool before(const Balance& a, const Balance& b) {
   return a.destination != b.destination ? a.destination < b.destination : a.tag < b.tag;
 }
 
+bool matters(const Balance& balance) { return balance.difference != 0 || types_differ(balance); }
+
+uint16_t merged(uint16_t a, uint16_t b) { return a == 0 || a == b ? b : b == 0 ? a : kNoComparison; }
+
 void add(Arena& to, const Balance& balance) {
-  if (balance.difference == 0) return;
+  if (!matters(balance)) return;
   if (to.balances == kMostBalances) to.overflow = true;
   else to.balance[to.balances++] = balance;
 }
@@ -75,9 +80,12 @@ void settle(Arena& in) {
   uint32_t left = 0;
   for (uint32_t i = 0; i < in.balances;) {
     Balance sum = in.balance[i++];
-    for (; i < in.balances && !before(sum, in.balance[i]); ++i)
+    for (; i < in.balances && !before(sum, in.balance[i]); ++i) {
       sum.difference = sum_of(sum.difference, in.balance[i].difference);
-    if (sum.difference != 0) in.balance[left++] = sum;
+      sum.sent_type = merged(sum.sent_type, in.balance[i].sent_type);
+      sum.received_type = merged(sum.received_type, in.balance[i].received_type);
+    }
+    if (matters(sum)) in.balance[left++] = sum;
   }
   in.balances = left;
 }
@@ -151,6 +159,10 @@ bool is_final(const Watched& rank) {
   return phase == ring::Phase::kFinished || (phase == ring::Phase::kFinalizing && (irregular & kSelfAttribute) == 0);
 }
 
+uint16_t type_of(const Envelope& envelope, uint32_t type) {
+  return type == kNoType ? 0 : type == kAnyType || envelope.tag == kOtherTags ? kNoComparison : signature_fold(type);
+}
+
 void add_rank(Arena& to, const Watched& rank) {
   const Section& section = *rank.section;
   const uint32_t irregular = __atomic_load_n(&section.irregular, __ATOMIC_ACQUIRE);
@@ -162,9 +174,9 @@ void add_rank(Arena& to, const Watched& rank) {
              envelope.posted != envelope.told;
   }
   if (marked) {
-    add(to, Balance{0, rank.rank, rank.rank, kMarkTag, 0, 1});
+    add(to, Balance{0, rank.rank, rank.rank, kMarkTag, 0, 0, 1});
   } else {
-    if (irregular & kForgotten) add(to, Balance{0, rank.rank, rank.rank, kForgotTag, 0, 1});
+    if (irregular & kForgotten) add(to, Balance{0, rank.rank, rank.rank, kForgotTag, 0, 0, 1});
     for (uint32_t i = 0; i < kEnvelopes; ++i) {
       const Envelope& envelope = section.envelopes[i];
       const uint64_t comm = load(envelope.comm);
@@ -172,11 +184,12 @@ void add_rank(Arena& to, const Watched& rank) {
           is_wild_envelope(envelope.peer, envelope.tag))
         continue;
       if (envelope.tag == kOtherTags) {
-        add(to, Balance{comm, rank.rank, envelope.peer, kMixedTag, 0, 1});
-        add(to, Balance{comm, envelope.peer, rank.rank, kMixedTag, 0, 1});
+        add(to, Balance{comm, rank.rank, envelope.peer, kMixedTag, 0, 0, 1});
+        add(to, Balance{comm, envelope.peer, rank.rank, kMixedTag, 0, 0, 1});
       }
-      add(to, Balance{comm, rank.rank, envelope.peer, envelope.tag, 0, static_cast<int64_t>(envelope.sent)});
-      add(to, Balance{comm, envelope.peer, rank.rank, envelope.tag, 0,
+      add(to, Balance{comm, rank.rank, envelope.peer, envelope.tag, type_of(envelope, envelope.types.sent), 0,
+                      static_cast<int64_t>(envelope.sent)});
+      add(to, Balance{comm, envelope.peer, rank.rank, envelope.tag, 0, type_of(envelope, envelope.types.posted),
                       static_cast<int64_t>(0 - (envelope.posted + envelope.taken))});
     }
   }

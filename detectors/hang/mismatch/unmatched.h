@@ -38,6 +38,9 @@ bool unmatched_merge(void* into, uint32_t* bytes, uint32_t room, const void* fro
 /// True: `verdict` is filled, and `list` with the messages one by one. False: all were received, or not all ranks of
 /// the job are in the answer.
 bool unmatched_judge(const void* merged, uint32_t bytes, Verdict* verdict, UnmatchedList* list);
+/// Messages that are sent as one basic type and received as another, all of their envelope, with no message missing.
+/// True: `verdict` is filled.
+bool message_types_judge(const void* merged, uint32_t bytes, Verdict* verdict);
 /// Names of communicators that came with the balances: whoever has freed one may be the only one to know it. By
 /// `index` from 0; false: no more.
 bool unmatched_name(const void* merged, uint32_t bytes, uint32_t index, uint64_t* comm, char* text, uint32_t room);

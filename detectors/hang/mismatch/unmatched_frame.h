@@ -16,15 +16,22 @@ constexpr int32_t kForgotTag = -101;  ///< likewise: it has forgotten envelopes 
 constexpr int32_t kMixedTag =
     -102;  ///< likewise of a pair: tags are not told apart on one side, all are to be added up
 
-/// Sent minus received of one envelope, not 0. Sorted by communicator, source, destination, tag.
+/// Sent minus received of one envelope, not 0 unless types differ. Sorted by communicator, source, destination, tag.
 struct Balance {
   uint64_t comm;  ///< 0: a mark
   int32_t source, destination;  ///< world ranks
   int32_t tag;  ///< also kOtherTags, and the marks
-  uint32_t reserved;
+  uint16_t sent_type, received_type;  ///< type signature of all of them, folded; 0: not told yet
   int64_t difference;
 };
 static_assert(sizeof(Balance) == 32);
+constexpr uint16_t kNoComparison = 0xffff;  ///< in place of a type: of several, or of one that goes with any
+
+/// Does each side have one type, and another?
+inline bool types_differ(const Balance& balance) {
+  const auto one = [](uint16_t type) { return type != 0 && type != kNoComparison; };
+  return one(balance.sent_type) && one(balance.received_type) && balance.sent_type != balance.received_type;
+}
 
 /// What a communicator is called, for those that are left: whoever has freed it may be the only one to know.
 struct CommName {

@@ -120,6 +120,32 @@ bool unmatched_judge(const void* merged, uint32_t bytes, Verdict* verdict, Unmat
   return judge_messages(merged, header, *verdict, *list);
 }
 
+bool message_types_judge(const void* merged, uint32_t bytes, Verdict* verdict) {
+  UnmatchedHeader header;
+  if (!unmatched_check(merged, bytes, &header) || !complete(header)) return false;
+  verdict->begin(HangClass::kMessageMismatch, Confidence::kSuspected);
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < header.balances; ++i) {
+    const Balance balance = balance_at(merged, i);
+    if (balance.comm == 0 || balance.difference != 0 || !types_differ(balance) ||
+        !is_trusted(merged, header, balance) || count++ != 0)
+      continue;
+    Statement& first = verdict->add(Message::kMessageTypes);
+    first.rank = balance.source;
+    first.n[0] = static_cast<uint64_t>(balance.destination);
+    first.n[1] = static_cast<uint64_t>(balance.tag);
+    first.n[2] = balance.sent_type;
+    first.n[3] = balance.received_type;
+    first.comm = verdict->comm = balance.comm;
+    verdict->add_victim(balance.source);
+    if (balance.destination != balance.source) verdict->add_victim(balance.destination);
+    verdict->signature = hash_combine(hash_combine(balance.comm, balance.sent_type), balance.received_type);
+  }
+  if (count > 1) verdict->add(Message::kMoreMessageTypes).n[0] = count - 1;
+  if (count != 0) verdict->add(Message::kDoCompareTypes);
+  return count != 0;
+}
+
 bool unmatched_name(const void* merged, uint32_t bytes, uint32_t index, uint64_t* comm, char* text, uint32_t room) {
   UnmatchedHeader header;
   if (!unmatched_check(merged, bytes, &header) || index >= header.names) return false;

@@ -28,7 +28,7 @@ uint8_t collective_flags(Kind kind, const ring::Comm& comm, bool is_root, uint64
     case Kind::kScatterv: return is_root || inter ? kMay : empty ? kForRoot | kMay : kForRoot;
     case Kind::kReduce:
     case Kind::kGather: return is_root && !empty && !inter ? kMust : kMay;
-    case Kind::kScan: return empty || comm.rank == 0 ? kForLower | kMay : kForLower;
+    case Kind::kScan: return empty || comm.rank == 0 ? kMay : kForLower;
     case Kind::kGatherv:
     case Kind::kVector: return (wait_flags & kFromAll) != 0 && !inter ? kMust : kMay;
     default: return kMay;

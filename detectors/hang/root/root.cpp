@@ -350,6 +350,11 @@ void unmatched_came(Root& root, const void* merged, uint32_t bytes) {
   for (uint32_t i = 0; unmatched_name(merged, bytes, i, &comm, name, sizeof(name)); ++i)
     names_add(root.names, NameKind::kComm, comm, name);
   const Names names = names_of(root.names);
+  if (message_types_judge(merged, bytes, &root.verdict)) {
+    explain(root.verdict, names, &root.explanation);
+    log_hang("suspected", root.verdict, root.explanation, names);
+    note(root.explanation.message);
+  }
   UnmatchedList& list = unmatched_list();
   if (!unmatched_judge(merged, bytes, &root.verdict, &list)) return;
   explain(root.verdict, names, &root.explanation);

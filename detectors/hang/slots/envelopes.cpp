@@ -49,6 +49,8 @@ Envelope* claim(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
     __atomic_store_n(&place->posted, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&place->taken, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&place->told, 0, __ATOMIC_RELAXED);
+    place->types = {kNoType, kNoType};
+    place->handles = {0, 0};
     __atomic_store_n(&place->comm, comm, __ATOMIC_RELEASE);
     return place;
   }

@@ -98,6 +98,9 @@ struct Wait {
   Probe probes[kProbes];
 };
 
+constexpr uint32_t kNoType = 0;  ///< no data yet
+constexpr uint32_t kAnyType = ~0u;  ///< of several types, or of one that goes with any
+
 /// Messages between this rank and one other with one envelope. Receives with MPI_ANY_SOURCE or MPI_ANY_TAG have
 /// envelopes of their own (peer kAnySource, tag kAnyTag); when the status tells what came, that message is counted in
 /// `taken` of the envelope that it had.
@@ -109,8 +112,12 @@ struct Envelope {
   uint64_t posted;  ///< receives started with just this envelope
   uint64_t taken;  ///< messages of this envelope that wildcard receives or matched probes took, as the program was told
   uint64_t told;  ///< receives started with just this envelope and told complete; kept for wildcards, else 0
+  struct {
+    uint32_t sent, posted;
+  } types,  ///< type signature of all messages and receives with data; kNoType, kAnyType
+      handles;  ///< the writer's own: lower half of the handle of the last datatype that `types` knows
 };
-static_assert(sizeof(Envelope) == 48);
+static_assert(sizeof(Envelope) == 64);
 
 /// Beside the entry of the same index in section "requests".
 struct Pending {

@@ -51,7 +51,9 @@ SpinLock own_threads_lock;
 
 /// Counts a message that is about to be sent, or a receive that is about to be posted.
 template <uint64_t Envelope::*counter>
-[[gnu::always_inline]] inline int32_t count(CommInfo* comm, int32_t peer, int32_t tag, uint32_t* ordinal) {
+[[gnu::always_inline]] inline int32_t count(Event& e, const DataArgument& data, int32_t peer, int32_t tag,
+                                            uint32_t* ordinal) {
+  CommInfo* comm = e.comm;
   int32_t world = peer;
   *ordinal = 0;
   if (counter == &Envelope::sent || peer != ring::kAnySource || !can_be_counted(comm)) [[likely]]
@@ -62,6 +64,10 @@ template <uint64_t Envelope::*counter>
     const uint64_t number = count_one(envelope->*counter);
     if (counts_exactly(*envelope)) [[likely]]
       *ordinal = static_cast<uint32_t>(number);
+    constexpr bool kSent = counter == &Envelope::sent;
+    const uint32_t& last = kSent ? envelope->handles.sent : envelope->handles.posted;
+    if (__atomic_load_n(&last, __ATOMIC_RELAXED) != static_cast<uint32_t>(data.type)) [[unlikely]]
+      note_datatype(e, *envelope, kSent, data);
   }
   return world;
 }
@@ -155,7 +161,7 @@ void enter_other(Event& e) { begin(e); }
 template <SendMode mode, bool published>
 void enter_send(Event& e) {
   Wait& wait = begin(e);
-  wait.peer = count<&Envelope::sent>(e.comm, e.peer, e.tag, &wait.send_ordinal);
+  wait.peer = count<&Envelope::sent>(e, e.send, e.peer, e.tag, &wait.send_ordinal);
   if (!published) return;
   wait.mode = mode;
   wait_publish(wait, e.record_number);
@@ -164,19 +170,20 @@ void enter_send(Event& e) {
 template <bool published>
 void enter_receive(Event& e) {
   Wait& wait = begin(e);
-  wait.peer = count<&Envelope::posted>(e.comm, e.peer, e.tag, &wait.receive_ordinal);
+  wait.peer = count<&Envelope::posted>(e, e.receive, e.peer, e.tag, &wait.receive_ordinal);
   if (!published) return;
   if (is_wild(e.peer, e.tag)) [[unlikely]]
     give_statuses(e);
   wait_publish(wait, e.record_number);
 }
 
-template <bool published>
+template <bool published, bool replaces>
 void enter_both(Event& e) {
   Wait& wait = begin(e);
-  wait.peer = count<&Envelope::sent>(e.comm, e.peer, e.tag, &wait.send_ordinal);
+  wait.peer = count<&Envelope::sent>(e, e.send, e.peer, e.tag, &wait.send_ordinal);
   wait.mode = SendMode::kStandard;
-  wait.receive_peer = count<&Envelope::posted>(e.comm, e.receive_peer, e.receive_tag, &wait.receive_ordinal);
+  wait.receive_peer =
+      count<&Envelope::posted>(e, replaces ? e.send : e.receive, e.receive_peer, e.receive_tag, &wait.receive_ordinal);
   wait.receive_tag = e.receive_tag;
   if (!published) return;
   if (is_wild(e.receive_peer, e.receive_tag)) [[unlikely]]
@@ -295,6 +302,7 @@ void enter_other_poll(Event& e) { poll_enter(e, slot_of(e), Role::kOtherPoll); }
 
 Hook enter_hook(CallId id) {
   const CallMeaning& meaning = meaning_of(id);
+  const bool replaces = class_of(id) == CallClass::kSendReceiveReplace;
   if (has_sources(meaning.kind)) return enter_vector;
   switch (meaning.role) {
     case Role::kSend:
@@ -308,8 +316,8 @@ Hook enter_hook(CallId id) {
     case Role::kPostSend: return enter_send<SendMode::kStandard, false>;
     case Role::kReceive: return enter_receive<true>;
     case Role::kPostReceive: return enter_receive<false>;
-    case Role::kSendReceive: return enter_both<true>;
-    case Role::kPostBoth: return enter_both<false>;
+    case Role::kSendReceive: return replaces ? enter_both<true, true> : enter_both<true, false>;
+    case Role::kPostBoth: return replaces ? enter_both<false, true> : enter_both<false, false>;
     case Role::kProbe: return enter_probe;
     case Role::kMakeSend:
     case Role::kMakeReceive: return enter_make;

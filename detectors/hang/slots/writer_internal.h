@@ -122,6 +122,15 @@ bool sync_polled(const Event& e, Probe* probe);
 /// Before MPI_Put and the like.
 void operate_enter(Event& e);
 
+// --- message_types.cpp ----------------------------------------------------------------------------------------------
+/// Data of another datatype than the last.
+void note_datatype(Event& e, Envelope& envelope, bool sent, const DataArgument& data);
+/// Messages whose type is not known are started or taken, too.
+inline void note_untyped(Envelope& envelope, bool sent) {
+  uint32_t& of = sent ? envelope.types.sent : envelope.types.posted;
+  if (__atomic_load_n(&of, __ATOMIC_RELAXED) != kAnyType) __atomic_store_n(&of, kAnyType, __ATOMIC_RELAXED);
+}
+
 // --- between.cpp ---------------------------------------------------------------------------------------------------
 /// Collectives on an intercommunicator: the ranks of the other group that the call waits for.
 void list_remote(Event& e, Kind kind, Wait& wait);

@@ -189,6 +189,7 @@ void writer_activated(Event& e, uint64_t* cookie) {
       *cookie & kWild ? &envelope_in(*cookie) : envelope_of(runtime.comms[entry.comm].id, pending.peer, entry.tag);
   if (envelope == nullptr) return;
   const uint64_t number = count_one(receive ? envelope->posted : envelope->sent);
+  note_untyped(*envelope, !receive);
   if (counts_exactly(*envelope)) pending.ordinal = static_cast<uint32_t>(number);
   if (*cookie & kWild) {
     *cookie |= kActiveWord;
@@ -224,8 +225,10 @@ void took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t place, b
   const int32_t world =
       status.source >= 0 && !(both_ways && status.bytes == 0) ? world_of(&comm, status.source) : kUnknownRank;
   if (world < 0) return set_irregular(kUnknownSource);
-  if (Envelope* envelope = envelope_of(comm.ring->id, world, status.tag); envelope != nullptr)
+  if (Envelope* envelope = envelope_of(comm.ring->id, world, status.tag); envelope != nullptr) {
     count_one(envelope->taken);
+    note_untyped(*envelope, false);
+  }
 }
 
 void freeing(Event& e) {

@@ -308,10 +308,19 @@ const char* confidence_name(Confidence of) {
 }
 
 const char* class_name(HangClass of) {
-  constexpr const char* kNames[] = {
-      "none",         "deadlock",          "collective_mismatch", "missing_rank", "rank_gone",
-      "rank_stopped", "unmatched_message", "inside_mpi",          "computation",  "unreceived_messages",
-      "node_silent",  "no_progress"};
+  constexpr const char* kNames[] = {"none",
+                                    "deadlock",
+                                    "collective_mismatch",
+                                    "missing_rank",
+                                    "rank_gone",
+                                    "rank_stopped",
+                                    "unmatched_message",
+                                    "inside_mpi",
+                                    "computation",
+                                    "unreceived_messages",
+                                    "message_mismatch",
+                                    "node_silent",
+                                    "no_progress"};
   const auto index = static_cast<unsigned>(of);
   return index < sizeof(kNames) / sizeof(kNames[0]) ? kNames[index] : "no_progress";
 }

@@ -23,6 +23,7 @@ enum class HangClass : uint8_t {
   kInsideMpi,  ///< all arrived or all sent, nobody leaves: library or network
   kComputation,  ///< a rank does not come back from its own code
   kUnreceived,  ///< messages sent and never received, found at MPI_Finalize
+  kMessageMismatch,  ///< messages sent as one basic type and received as another, likewise
   kNodeSilent,  ///< ... for one whose node gives no answer: stopped, gone or cut off
   kUnknown,  ///< no progress, reason not known
 };

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The basic type of the messages of an envelope, as long as there is but one: what one rank sends must be what the
+// other receives (MPI 4.0, 3.3.1). Compared when all messages have been counted (mismatch/unmatched.cpp). Predefined
+// datatypes only: to look into a derived one costs more than a message, and programs make them anew for each.
+
+#include "detectors/hang/slots/writer_internal.h"
+#include "shim/model/datatype/type_map.h"
+
+namespace resil::hang {
+
+namespace {
+
+void note(uint32_t& of, uint32_t type) {
+  uint32_t before = kNoType;
+  if (!__atomic_compare_exchange_n(&of, &before, type, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && before != type)
+    __atomic_store_n(&of, kAnyType, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+void note_datatype(Event& e, Envelope& envelope, bool sent, const DataArgument& data) {
+  if (data.count <= 0) return;
+  uint32_t& of = sent ? envelope.types.sent : envelope.types.posted;
+  if (__atomic_load_n(&of, __ATOMIC_RELAXED) != kAnyType) {
+    const bool predefined = backend->types != nullptr && backend->types->basic(data.type).kind != BasicKind::kUnknown;
+    const TypeMap* map = predefined ? type_map(*e.thread, data.type) : nullptr;
+    const bool is_one = map != nullptr && map->signature != kAnySignature && map->signature < kMixedSignature;
+    note(of, is_one ? map->signature : kAnyType);
+  }
+  __atomic_store_n(sent ? &envelope.handles.sent : &envelope.handles.posted, static_cast<uint32_t>(data.type),
+                   __ATOMIC_RELAXED);
+}
+
+}  // namespace resil::hang
