@@ -43,6 +43,15 @@ struct State {
 };
 
 inline bool ignores(const void* statuses) { return statuses == nullptr; }
+constexpr uint64_t kInt = 0x4c000405, kDerived = 0x8c000007;
+inline BasicType basic(uint64_t type) {
+  BasicType of = {};
+  of.kind = type == kInt            ? BasicKind::kSigned
+            : type == fake::kDouble ? BasicKind::kFloating
+            : type == fake::kByte   ? BasicKind::kByte
+                                    : BasicKind::kUnknown;
+  return of;
+}
 inline OpKind op_kind(uint64_t op) { return op == 3 ? OpKind::kSum : OpKind::kUser; }
 
 struct Slots {
@@ -53,6 +62,7 @@ struct Slots {
     table = *backend;
     messages.status_ignored = ignores;
     types.op_kind = op_kind;
+    types.basic = basic;
     table.messages = &messages;
     table.types = &types;
     table.status_layout = StatusLayout::kOpenMpi;

@@ -16,6 +16,7 @@
 
 #include "detectors/hang/reader/reader.h"
 #include "detectors/hang/reader/snapshot.h"
+#include "detectors/hang/slots/envelopes.h"
 #include "detectors/hang/slots/signature.h"
 #include "detectors/hang/slots/track.h"
 #include "detectors/hang/slots/writer.h"
@@ -29,7 +30,12 @@
 #include "shim/presence/launch.h"
 
 namespace resil {
-const TypeMap* type_map_slow(Thread&, uint64_t) { return nullptr; }  // no types: hang_mismatch_test has them
+const TypeMap* type_map_slow(Thread&, uint64_t type) {
+  static TypeMap maps[2];
+  maps[0].signature = 0x104;
+  maps[1].signature = kAnySignature;
+  return type == slots_test::kInt ? &maps[0] : type == fake::kByte ? &maps[1] : nullptr;
+}
 }
 
 namespace {
@@ -69,6 +75,44 @@ TEST_CASE("slots: many envelopes are told apart; beyond the table sums over tags
   slots.during(wild, state);
   CHECK(slots.ask(ring::kAnySource, 0, ring::kAnyTag).posted == 0);
   CHECK(slots.ask(3, 0, ring::kAnyTag).taken == 1);
+}
+
+TEST_CASE("slots: the type of an envelope is told while all its messages have the same predefined one") {
+  Slots slots;
+  int32_t tag = 10;
+  const auto types = [&](std::initializer_list<std::pair<uint64_t, int64_t>> messages, CallId id = CallId::kMPI_Send) {
+    ++tag;
+    for (const auto& [type, count] : messages) {
+      Event e = slots.make(id, 2, tag, count);
+      e.send.type = e.receive.type = type;
+      REQUIRE(fake::call(e));
+    }
+    const Envelope* envelope = envelope_of(slots.world(), 2, tag);
+    REQUIRE(envelope != nullptr);
+    CHECK((id == CallId::kMPI_Send ? envelope->types.posted : envelope->types.sent) == kNoType);
+    return id == CallId::kMPI_Send ? envelope->types.sent : envelope->types.posted;
+  };
+  CHECK(types({{kInt, 0}}) == kNoType);  // no data
+  CHECK(types({{kInt, 4}}) == 0x104);
+  CHECK(types({{kInt, 4}, {kInt, 1}, {kDerived, 0}, {kInt, 9}}) == 0x104);
+  CHECK(types({{kInt, 4}, {fake::kByte, 1}}) == kAnyType);
+  CHECK(types({{fake::kByte, 1}, {kInt, 4}}) == kAnyType);
+  CHECK(types({{kDerived, 1}, {kInt, 4}}) == kAnyType);
+  CHECK(types({{kInt, 4}, {kDerived, 1}, {kInt, 4}}) == kAnyType);
+  CHECK(types({{kInt, 4}}, CallId::kMPI_Recv) == 0x104);
+  // A message that a wildcard took, and one of a persistent request.
+  OpenMpiStatus status = {2, tag, 0, 0, 8};
+  Event wild = slots.make(CallId::kMPI_Recv, ring::kAnySource, tag);
+  wild.statuses = wild.given_statuses = &status;
+  REQUIRE(fake::call(wild));
+  CHECK(envelope_of(slots.world(), 2, tag)->types.posted == kAnyType);
+  slots.start(CallId::kMPI_Send_init, 0x77, 2, ++tag);
+  Event start = slots.make(CallId::kMPI_Start);
+  uint64_t key = 0x77;
+  start.requests = &key;
+  start.request_count = 1;
+  REQUIRE(fake::call(start));
+  CHECK(envelope_of(slots.world(), 2, tag)->types.sent == kAnyType);
 }
 
 TEST_CASE("slots: envelopes of communicators that are gone make room") {
