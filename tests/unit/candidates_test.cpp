@@ -81,8 +81,8 @@ TEST_CASE("candidates: what is counted could have come from another sender") {
     could += static_cast<int>(several);
   }
   CHECK(could > 1000);
-  CHECK(counted >
-        500);  // not the last of its kind, those behind others of another kind, those completed in another order
+  // Not: the last of its kind, those behind others of another kind, those completed in another order.
+  CHECK(counted > 200);
 }
 
 TEST_CASE("candidates: what was told in between orders them") {

@@ -146,6 +146,7 @@ class World {
     ring_.id = 0xabc0 + static_cast<uint64_t>(comm_index);
     comm_.world_ranks_are_ranks = true;
     thread_.types[8] = {8, 8, &kWord};
+    thread_.trace = &trace_;
     expected.clear();
     uncovered.clear();
   }
@@ -337,10 +338,12 @@ class World {
     event.cookies = nullptr;
     event.state<resil::p2p::CallState>() = {};
     event.site = 1;
+    event.record_number = ++trace_.head;
     return event;
   }
 
   static resil::Thread thread_;
+  static resil::ring::TraceBuffer trace_;
   resil::CommInfo comm_ = {};
   resil::ring::Comm ring_ = {};
   std::list<Message> queue_;
@@ -349,6 +352,7 @@ class World {
   uint64_t content_ = 0, order_ = 0, handles_ = 0;
 };
 resil::Thread World::thread_;
+resil::ring::TraceBuffer World::trace_;
 
 void prepare() {
   static const bool ready = [] {
