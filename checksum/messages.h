@@ -319,7 +319,7 @@ RESIL_REASON(request_freed, "The receive's request was freed: its end is not see
 RESIL_REASON(no_status, "MPI does not say what the receive took (MPICH 4.0: MPI_Isendrecv).", "Nothing.");
 RESIL_REASON(
     given_back,
-    "MPI_Request_get_status told the program that the receive was complete, so that its buffer may have changed since.",
+    "A query of the status told the program that the receive was complete, so that its buffer may have changed since.",
     "Nothing.");
 RESIL_REASON(calls_differ, "The calls on both sides do not belong together (finding call_mismatch).",
              "Compare the calls that the finding names.");
