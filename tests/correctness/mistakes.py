@@ -59,6 +59,10 @@ def _recv(buffer, count, kind, source, tag, comm, mark=call):
     return [mark("Recv", buffer, count, kind, source, tag, comm, IGNORED)]
 
 
+def _recv_any(buffer, count, kind, source, tag, comm, mark=call):
+    return [mark("Recv", buffer, count, kind, "MPI_ANY_SOURCE", tag, comm, IGNORED)]
+
+
 def _irecv(*arguments, mark=call):
     return [mark("Irecv", *arguments, request(1)), mark("Wait", request(1), IGNORED)]
 
@@ -141,6 +145,15 @@ def messages():
                       [at(0, wrong(send_name, "a", 4, INT, 1, TAG, WORLD, request(0)), wrong("Wait", request(0), IGNORED), call("Request_free", request(0))),
                        at(1, *receive("b", 4, INT, 0, TAG, WORLD, mark=wrong))],
                       [at(0, *started), at(1, *receive("b", 4, INT, 0, TAG, WORLD))])
+
+
+def typed_messages():
+    """Sent as one type and received as another of the same size."""
+    for (send_name, send), (receive_name, receive) in itertools.product(SENDS.items(), {**RECEIVES, "Recv of any": _recv_any}.items()):
+        def body(kind, mark, send=send, receive=receive):
+            return [at(0, *send("a", 4, INT, 1, TAG, WORLD, mark=mark)), at(1, *receive(_buffers(kind)[1], 4, kind, 0, TAG, WORLD, mark=mark))]
+        yield Program("", f"{send_name} and {receive_name}", "another type", "", 2, DIFFERS, {"message_mismatch", "call_mismatch"},
+                      body(FLOAT, wrong), body(INT, call))
 
 
 def completions():
@@ -431,7 +444,7 @@ def programs(newest=True):
     """All of them, each in C and in one of the Fortran bindings, with names that stay the same as long as nothing is
     put in before."""
     made, seen = [], set()
-    everything = itertools.chain(messages(), completions(), collectives(), neighbourhoods(), makers(), windows())
+    everything = itertools.chain(messages(), completions(), collectives(), neighbourhoods(), makers(), windows(), typed_messages())
     for number, program in enumerate(everything):
         for binding in ("c", BINDINGS[1 + number % 3]):
             name = f"p{number:04d}_{binding}"

@@ -9,32 +9,28 @@
 
 namespace resil::hang {
 
-namespace {
-
-constexpr uint32_t kMostOfRank = 256;
-
-bool is_message(const Envelope& envelope) {
-  return envelope.comm > kNobody && envelope.peer >= 0 && envelope.tag > kFirstToken && envelope.tag != kOtherTags &&
-         !is_wild_envelope(envelope.peer, envelope.tag);
+static bool is_on(const Watched& rank, const ring::Record& record, uint64_t comm) {
+  constexpr uint32_t kWorld = 2;  // the first entry; MPI_Finalize deletes it
+  const uint64_t id = comm_id(rank, record.comm);
+  return id == comm ||
+         (id == 0 && record.comm == kWorld && rank.section != nullptr && load(rank.section->final_comm) == comm);
 }
 
-/// The last call that sent with that communicator and tag. Ranks of a record are those of its communicator, so that
-/// they tell more only where these are the world's.
-uint64_t site_of_send(const Watched& rank, uint64_t comm, int32_t tag, int32_t destination) {
+/// Ranks of a record are those of its communicator, so that they tell more only where these are the world's.
+uint64_t site_of_message(const Watched& rank, uint64_t comm, int32_t tag, int32_t partner, bool sent) {
   uint64_t found = 0, at = 0;
   for (uint32_t i = 0; i < rank.trace_count; ++i) {
     const uint64_t head = load(rank.traces[i].head);
     for (uint64_t back = 0; back < head && back < ring::kRecordsPerTrace; ++back) {
       const ring::Record record = copy_of(rank.traces[i].records[(head - 1 - back) % ring::kRecordsPerTrace]);
-      if (record.time < at || record.call >= kCallCount || record.tag != tag || comm_id(rank, record.comm) != comm)
-        continue;
+      if (record.time < at || record.call >= kCallCount || record.tag != tag || !is_on(rank, record, comm)) continue;
       const CallInfo& info = call_info(static_cast<CallId>(record.call));
-      if (info.call_class != CallClass::kSend && info.call_class != CallClass::kSendReceive &&
-          info.call_class != CallClass::kSendReceiveReplace)
+      if (info.call_class != (sent ? CallClass::kSend : CallClass::kReceive) &&
+          info.call_class != CallClass::kSendReceive && info.call_class != CallClass::kSendReceiveReplace)
         continue;
       const ring::Comm shape = copy_of(rank.comms[record.comm]);
       if (shape.size == rank.header->world_size && shape.rank == rank.rank && shape.remote_size < 0 &&
-          record.peer != destination)
+          record.peer != partner && record.peer != ring::kAnySource)
         continue;
       found = record.site;
       at = record.time;
@@ -42,6 +38,15 @@ uint64_t site_of_send(const Watched& rank, uint64_t comm, int32_t tag, int32_t d
     }
   }
   return found;
+}
+
+namespace {
+
+constexpr uint32_t kMostOfRank = 256;
+
+bool is_message(const Envelope& envelope) {
+  return envelope.comm > kNobody && envelope.peer >= 0 && envelope.tag > kFirstToken && envelope.tag != kOtherTags &&
+         !is_wild_envelope(envelope.peer, envelope.tag);
 }
 
 struct Found {
@@ -84,7 +89,7 @@ void search_rank(const Watched& rank, uint32_t index, const SearchQuestion& ques
     if (envelope.sent != 0 && (envelope.peer == question.receiver || sender))
       found.add({envelope.comm,
                  envelope.sent,
-                 site_of_send(rank, envelope.comm, envelope.tag, envelope.peer),
+                 site_of_message(rank, envelope.comm, envelope.tag, envelope.peer, true),
                  rank.rank,
                  envelope.peer,
                  envelope.tag,

@@ -71,6 +71,10 @@ constexpr uint32_t kStateRoom = 17 << 10;
 uint32_t answer(Watched* watched, uint32_t count, const Question* questions, uint32_t question_count, Answer* answers,
                 uint32_t room);
 
+/// Call site of the last call of that rank that sent to `partner` (world rank), or received, with that communicator and
+/// tag; 0: the flight record has none.
+uint64_t site_of_message(const Watched& rank, uint64_t comm, int32_t tag, int32_t partner, bool sent);
+
 /// What this node knows of messages like those that somebody waits for; returns how many. Hints, see search.cpp.
 uint32_t search(const Watched* watched, uint32_t count, const SearchQuestion* questions, uint32_t question_count,
                 FoundMessage* messages, uint32_t room);

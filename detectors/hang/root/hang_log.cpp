@@ -35,6 +35,11 @@ void append_event(const char* what, const char* text) {
   append_line("hang.log", room);
 }
 
+bool is_site(Message id) {
+  return id == Message::kOddSite || id == Message::kUsualSite || id == Message::kSendSite ||
+         id == Message::kReceiveSite;
+}
+
 }  // namespace
 
 void log_hang(const char* what, const char* text) {
@@ -57,7 +62,7 @@ void log_hang(const char* what, const Verdict& verdict, const Explanation& expla
   const char* between = " (";
   for (uint32_t i = 0; i < verdict.statement_count; ++i) {
     const Statement& statement = verdict.statements[i];
-    if (statement.id != Message::kOddSite && statement.id != Message::kUsualSite) continue;
+    if (!is_site(statement.id)) continue;
     char site[160];
     explain(statement, names, site, sizeof(site));
     text.add("%s%s", between, site);

@@ -342,6 +342,23 @@ Ask publish_named(Root& root) {
                                  : report_mismatches(root, mismatch_judge(*root.mismatch, nullptr, 0, &root.verdict));
 }
 
+/// As far as the ranks are this node's.
+void add_message_sites(Root& root) {
+  const Statement message = root.verdict.statements[0];
+  const auto destination = static_cast<int32_t>(message.n[0]), tag = static_cast<int32_t>(message.n[1]);
+  for (uint32_t i = 0; root.names.watch != nullptr && i < root.names.watch->count; ++i) {
+    const Watched& rank = root.names.watch->watched[i];
+    for (const bool sent : {true, false}) {
+      if (rank.header == nullptr || rank.rank != (sent ? message.rank : destination)) continue;
+      const uint64_t site = site_of_message(rank, message.comm, tag, sent ? destination : message.rank, sent);
+      if (site == 0) continue;
+      Statement& made = root.verdict.add(sent ? Message::kSendSite : Message::kReceiveSite);
+      made.rank = rank.rank;
+      made.wait.site = site;
+    }
+  }
+}
+
 /// Notes for the report: programs leave messages behind without harm, and with.
 void unmatched_came(Root& root, const void* merged, uint32_t bytes) {
   names_forget(root.names);
@@ -351,6 +368,7 @@ void unmatched_came(Root& root, const void* merged, uint32_t bytes) {
     names_add(root.names, NameKind::kComm, comm, name);
   const Names names = names_of(root.names);
   if (message_types_judge(merged, bytes, &root.verdict)) {
+    add_message_sites(root);
     explain(root.verdict, names, &root.explanation);
     log_hang("suspected", root.verdict, root.explanation, names);
     note(root.explanation.message);

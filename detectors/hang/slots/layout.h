@@ -127,7 +127,8 @@ struct Pending {
   uint8_t flags;  ///< WaitFlag
   uint8_t both;  ///< MPI_Isendrecv and the like: also a receive, see `sequence`
   uint8_t sources;  ///< collectives: place in Section::sources + 1; 0: none
-  int32_t receive_tag;  ///< of those. Persistent collectives: number of the call that made it; 0: cannot be told
+  int32_t receive_tag;  ///< of those. Persistent collectives: number of the call that made it; 0: cannot be told.
+                        ///< Persistent messages: type signature of the data, see Envelope::types
   uint64_t
       sequence;  ///< collectives: number on the communicator; persistent ones: starts so far. `both`: source's world
   ///< rank << 32 | ordinal

@@ -9,25 +9,25 @@
 
 namespace resil::hang {
 
-namespace {
-
-void note(uint32_t& of, uint32_t type) {
-  uint32_t before = kNoType;
-  if (!__atomic_compare_exchange_n(&of, &before, type, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && before != type)
-    __atomic_store_n(&of, kAnyType, __ATOMIC_RELAXED);
+uint32_t message_type(Event& e, const DataArgument& data) {
+  if (data.count <= 0) return kNoType;
+  const bool predefined = backend->types != nullptr && backend->types->basic(data.type).kind != BasicKind::kUnknown;
+  const TypeMap* map = predefined ? type_map(*e.thread, data.type) : nullptr;
+  const bool is_one = map != nullptr && map->signature != kAnySignature && map->signature < kMixedSignature;
+  return is_one ? map->signature : kAnyType;
 }
 
-}  // namespace
+void note_message_type(uint32_t& of, uint32_t type) {
+  uint32_t before = kNoType;
+  if (type != kNoType && !__atomic_compare_exchange_n(&of, &before, type, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+      before != type)
+    __atomic_store_n(&of, kAnyType, __ATOMIC_RELAXED);
+}
 
 void note_datatype(Event& e, Envelope& envelope, bool sent, const DataArgument& data) {
   if (data.count <= 0) return;
   uint32_t& of = sent ? envelope.types.sent : envelope.types.posted;
-  if (__atomic_load_n(&of, __ATOMIC_RELAXED) != kAnyType) {
-    const bool predefined = backend->types != nullptr && backend->types->basic(data.type).kind != BasicKind::kUnknown;
-    const TypeMap* map = predefined ? type_map(*e.thread, data.type) : nullptr;
-    const bool is_one = map != nullptr && map->signature != kAnySignature && map->signature < kMixedSignature;
-    note(of, is_one ? map->signature : kAnyType);
-  }
+  if (__atomic_load_n(&of, __ATOMIC_RELAXED) != kAnyType) note_message_type(of, message_type(e, data));
   __atomic_store_n(sent ? &envelope.handles.sent : &envelope.handles.posted, static_cast<uint32_t>(data.type),
                    __ATOMIC_RELAXED);
 }

@@ -125,10 +125,14 @@ void operate_enter(Event& e);
 // --- message_types.cpp ----------------------------------------------------------------------------------------------
 /// Data of another datatype than the last.
 void note_datatype(Event& e, Envelope& envelope, bool sent, const DataArgument& data);
-/// Messages whose type is not known are started or taken, too.
-inline void note_untyped(Envelope& envelope, bool sent) {
+/// Type signature of the data of a message: kNoType where there is none, kAnyType if it is not predefined.
+uint32_t message_type(Event& e, const DataArgument& data);
+void note_message_type(uint32_t& of, uint32_t type);
+/// A message whose type was found out before is started, or taken.
+inline void note_type(Envelope& envelope, bool sent, uint32_t type) {
   uint32_t& of = sent ? envelope.types.sent : envelope.types.posted;
-  if (__atomic_load_n(&of, __ATOMIC_RELAXED) != kAnyType) __atomic_store_n(&of, kAnyType, __ATOMIC_RELAXED);
+  if (const uint32_t known = __atomic_load_n(&of, __ATOMIC_RELAXED); known != type && known != kAnyType)
+    note_message_type(of, type);
 }
 
 // --- between.cpp ---------------------------------------------------------------------------------------------------

@@ -165,7 +165,10 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
       if (persistent) add(writer.section->persistent_collectives, 1);
       return;
     }
-    default: pending.ordinal = 0; break;
+    default:  // persistent messages
+      pending.ordinal = 0;
+      pending.receive_tag = static_cast<int32_t>(message_type(e, receives(meaning.role) ? e.receive : e.send));
+      break;
   }
   if (wild && !follow_wild(e, both ? e.receive_peer : e.peer, both ? e.receive_tag : e.tag,
                            persistent ? kWild | kPersistentWord : kWild | kActiveWord | (both ? kHidden : 0)))
@@ -189,7 +192,7 @@ void writer_activated(Event& e, uint64_t* cookie) {
       *cookie & kWild ? &envelope_in(*cookie) : envelope_of(runtime.comms[entry.comm].id, pending.peer, entry.tag);
   if (envelope == nullptr) return;
   const uint64_t number = count_one(receive ? envelope->posted : envelope->sent);
-  note_untyped(*envelope, !receive);
+  note_type(*envelope, !receive, static_cast<uint32_t>(pending.receive_tag));
   if (counts_exactly(*envelope)) pending.ordinal = static_cast<uint32_t>(number);
   if (*cookie & kWild) {
     *cookie |= kActiveWord;
@@ -227,7 +230,8 @@ void took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t place, b
   if (world < 0) return set_irregular(kUnknownSource);
   if (Envelope* envelope = envelope_of(comm.ring->id, world, status.tag); envelope != nullptr) {
     count_one(envelope->taken);
-    note_untyped(*envelope, false);
+    if (status.bytes != 0)
+      note_type(*envelope, false, wild != nullptr ? __atomic_load_n(&wild->types.posted, __ATOMIC_RELAXED) : kAnyType);
   }
 }
 
