@@ -223,6 +223,7 @@ void compare_input(Event& e, PerThread& t, Call& call) {
   if (diverged(&e, t, &call, d) && d.expected_type == d.found_type &&
       give_recorded(e, d.expected_type, d.expected, &call.given))
     counts.from_recording += 1;
+  else went_on();
 }
 
 int32_t world_rank(CommInfo* comm, int32_t rank) {
@@ -330,6 +331,7 @@ void verify_leave(Event& e, PerThread& t, Call& call) {
       d.expected = call.then.in, d.expected_type = call.then.in_type;
       d.found = now.in, d.found_type = now.in_type;
       diverged(&e, t, &call, d);
+      went_on();
     }
   }
   if (!call.known) return;

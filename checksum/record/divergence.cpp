@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 #include <time.h>
+#include <unistd.h>
 #include <unwind.h>
 
 #include <atomic>
@@ -22,6 +23,7 @@
 #include "shim/base/clock.h"
 #include "shim/base/own_stack.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/site_text.h"
 #include "shim/call/thread.h"
@@ -29,6 +31,7 @@
 #include "shim/model/calls.h"
 #include "shim/report/finding.h"
 #include "shim/report/log.h"
+#include "shim/report/own_files.h"
 #include "shim/report/report.h"
 
 namespace resil::record {
@@ -36,6 +39,8 @@ namespace resil::record {
 namespace {
 
 std::atomic<uint64_t> found, suspected, suspected_told;
+constexpr char kWentOn[] = "verify-went-on";  // in the report directory
+std::atomic<bool> said_went_on;
 std::atomic<uint64_t> inputs_left;  // values that differ and could not be taken from the recording
 
 constexpr unsigned kFrames = 12;
@@ -215,6 +220,7 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
       char from[40] = "elsewhere";
       if (d.source >= 0 && d.source != rank) snprintf(from, sizeof(from), "rank %d", d.source);
       finding.victim(rank);
+      if (finding.confidence == Confidence::kProved) finding.culprit(rank);
       finding.say(text::input_differs, rank, runtime.host, from, name, number, where);
       finding.to_do(text::input_differs_to_do);
       break;
@@ -257,7 +263,31 @@ void add_values(Finding& finding, const Difference& d) {
 
 uint64_t divergences() { return found.load(std::memory_order_relaxed) + suspected.load(std::memory_order_relaxed); }
 uint64_t suspected_divergences() { return suspected.load(std::memory_order_relaxed); }
-void diverged_input_stays() { inputs_left.fetch_add(1, std::memory_order_relaxed); }
+void diverged_input_stays() {
+  inputs_left.fetch_add(1, std::memory_order_relaxed);
+  went_on();
+}
+
+void went_on() {
+  if (said_went_on.exchange(true, std::memory_order_relaxed)) return;
+  const int at = own_directory_to_write(runtime.directory);
+  if (at < 0) return;
+  if (const int file = own_file_create_at(at, kWentOn, 0666); file >= 0) close(file);
+  close(at);
+}
+
+/// Every sender of this job compared what it sent, and would have stopped the job or said that it went on: what differs
+/// here changed on the way, or in this rank's memory.
+static bool nobody_went_on(const Event* e, const PerThread& t) {
+  if (!mode.stops || e == nullptr || (traits_of(e->id) & (kFile | kWindow | kSync)) || runtime.directory[0] == 0 ||
+      runtime.local_size != runtime.size || private_comm() == 0 || inputs_left.load(std::memory_order_relaxed) != 0 ||
+      counts.unforced != 0 || counts.unread != 0 || counts.lost != 0 || mode.native || t.unsure ||
+      (mode.multiple && threads_seen() > 1))
+    return false;
+  char path[1200];
+  snprintf(path, sizeof(path), "%.1100s/%s", runtime.directory, kWentOn);
+  return !own_file_exists(path);
+}
 
 uint64_t clock_reads() {
   uint64_t reads = 0;
@@ -287,8 +317,9 @@ void function_text(uint64_t site, char* name, size_t bytes) {
 }
 
 /// May the cause be something that no recording holds? Then the job goes on.
-static bool only_suspected(const Difference& d, const Sources& sources) {
-  return sources.count != 0 || d.what == What::kStuck || d.what == What::kInput;
+static bool only_suspected(const Event* e, const PerThread& t, const Difference& d, const Sources& sources) {
+  if (d.what == What::kInput) return !nobody_went_on(e, t);
+  return sources.count != 0 || d.what == What::kStuck;
 }
 
 static void count_suspected(SiteCount* site, const Event* e) {
@@ -315,15 +346,17 @@ static bool say_diverged(const Event* e, PerThread& t, const Call* call, const D
                     t.unsure ? messages::record::threads_alike : messages::record::thread_went_elsewhere);
     counts.lost += !t.over || way;
     t.over = true;
+    went_on();
     return false;
   }
   Sources sources = {"", 0};
   char text[64];
   text_of(e, d, text, sizeof(text));
   find_sources(t, d, text, sources);
-  const bool is_suspected = only_suspected(d, sources);
+  const bool is_suspected = only_suspected(e, t, d, sources);
   const bool ends = d.what == What::kStuck || (mode.stops && !is_suspected);
   if (is_suspected && d.what != What::kStuck) count_suspected(of_data ? site : nullptr, e);
+  if (!ends && (t.over || d.what == What::kChoice)) went_on();
   // Told once: what follows comes from the first one. What ends the job is told whatever came before.
   if (is_suspected && !ends) {
     if (suspected_told.fetch_add(1, std::memory_order_relaxed) != 0 || found.load(std::memory_order_relaxed) != 0)
@@ -359,6 +392,7 @@ static bool say_diverged(const Event* e, PerThread& t, const Call* call, const D
               : d.what == What::kInput ? "no: this is the first one that differs"
                                        : "no: values that it had received before differ");
   if (agreed && d.what != What::kStuck) finding.add("place", "%s", messages::record::place_proved);
+  else if (d.what == What::kInput && !is_suspected) finding.add("place", "%s", messages::record::input_proved);
   add_values(finding, d);
   if (text[0] != 0) finding.add("text", "\"%s\"", text);
   finding.add("unrecorded", "%s",
@@ -395,7 +429,7 @@ bool diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
       counts.ignored += 1;
       return mode.heals;
     }
-    if (site->told && !t.unsure && (d.what == What::kInput || standing_source(t))) {
+    if (site->told && !t.unsure && (d.what == What::kInput ? !nobody_went_on(e, t) : standing_source(t))) {
       suspected.fetch_add(1, std::memory_order_relaxed);
       return mode.heals;
     }

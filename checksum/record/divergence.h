@@ -38,6 +38,8 @@ constexpr Difference difference(What what) { return {what, ValueType::kNone, Val
 bool diverged(const Event* e, PerThread& t, const Call* call, const Difference& difference);
 /// A value that differs stayed as it is: what follows may differ for this reason.
 void diverged_input_stays();
+/// This rank goes on past a difference that others may receive: said to the ranks of this node, before it leaves.
+void went_on();
 
 /// Tells entries of RESIL_VERIFY_IGNORE that name an MPI library or a language binding; they have no effect.
 void refuse_foreign_entries();

@@ -69,6 +69,9 @@ RESIL_PHRASE(site_not_own,
 RESIL_PHRASE(site_mostly_agrees,
              "most values compared at this call site agree, and none of them would be compared any more");
 RESIL_PHRASE(place_proved, "proved: the runs part here, in this rank");
+RESIL_PHRASE(
+    input_proved,
+    "proved: no rank has gone on past a difference, so that the data changed on the way or in this rank's memory");
 RESIL_PHRASE(goes_on,
              "the cause is only suspected; a single number is taken from the recording, an array stays as it is");
 RESIL_PHRASE(goes_on_unlike, "the cause is only suspected; this thread is not compared any further");

@@ -3,8 +3,9 @@
 // Points the slots by which the program's objects call the functions of the table (sources.cpp) at the stubs.
 //
 // Whose object is it? What the executable needs, directly or through others, is the program's, and so is what nobody
-// needs (loaded by dlopen or preloaded). The search stops at the library that has MPI's functions and at bindings: what
-// only these need, their plug-ins, and what MPI_Init loads is MPI's. libc, the loader and this library are nobody's.
+// needs (loaded by dlopen). The search stops at the library that has MPI's functions and at bindings: what
+// only these need, their plug-ins, and what MPI_Init loads is MPI's. libc, the loader and what is preloaded are
+// nobody's.
 //
 // The loader's lock is held while objects are read and slots written (dl_iterate_phdr), so that none goes away.
 // Program's thread, in its first MPI call and after it has loaded something; maps memory; no allocation.
@@ -204,6 +205,9 @@ void decide(Scan& scan, bool of_mpi) {
       for (unsigned n = 0; n < scan.count; ++n)
         if (n != i && scan.objects[n].soname == object.needed[k]) scan.objects[n].needed_by_some = true;
   }
+  // Other tools that are preloaded lie between the executable and what it needs; what they read is not in its data.
+  for (unsigned i = 1; scan.first && i < scan.count && !scan.objects[i].needed_by_some; ++i)
+    if (scan.objects[i].whose == Whose::kUnknown) scan.objects[i].whose = Whose::kNobody;
   // A plug-in of MPI's needs what only MPI has.
   for (unsigned i = 1; i < scan.count; ++i) {
     Object& object = scan.objects[i];

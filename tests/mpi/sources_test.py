@@ -64,8 +64,8 @@ def suspected(s, command, word, env=None):
         assert result.stderr.count(f"RESIL_VERIFY_IGNORE={site}\n".encode()) == len(found) + 1, result.text()
     again = s.run("verify", recording, command, {**(env or {}), "RESIL_VERIFY_IGNORE": site})
     assert again.returncode == 0 and again.stdout == recorded.stdout and not findings(again), again.text()
-    for rank, report in again.ranks().items():
-        assert report["verify"]["ignored"] >= (rank in found), report["verify"]  # the others' clock has moved on, too
+    # Threads of another rank, and its clock, may have said the same this time.
+    assert sum(report["verify"]["ignored"] for report in again.ranks().values()) >= 1, again.text()
 
 
 def flipped(s, kind, word):
