@@ -26,11 +26,11 @@ bool is_time(const Item& item) {
   return item.kind == ItemKind::kTime || (item.kind == ItemKind::kLogged && item.logged == LoggedKind::kTime);
 }
 
+/// Of MPI's two, by the function's name.
+uint8_t clock_named(const char* name) { return strstr(name, "tick") != nullptr ? kClockWtick : kClockWtime; }
+
 /// In format 1 it is a logged value of that name.
-uint8_t clock_of(const Item& item) {
-  if (item.kind == ItemKind::kTime) return item.clock;
-  return strcmp(item.text, "MPI_Wtick") == 0 ? kClockWtick : kClockWtime;
-}
+uint8_t clock_of(const Item& item) { return item.kind == ItemKind::kTime ? item.clock : clock_named(item.text); }
 
 /// The recorded value of that clock that comes next, if one stands before the next call.
 bool next_time(PerThread& t, uint8_t clock, uint64_t* bits) {
@@ -135,7 +135,7 @@ clock_t stand_in_clock() {
 
 double told_by_mpi(PerThread& t, CallId id, double value) {
   bool from_recording;
-  const uint8_t clock = id == CallId::kMPI_Wtick ? kClockWtick : kClockWtime;
+  const uint8_t clock = clock_named(call_info(id).name);
   const uint64_t bits = told(t, clock, bit_cast<uint64_t>(value), &from_recording);
   if (from_recording) counts.times.fetch_add(1, std::memory_order_relaxed);
   return bit_cast<double>(bits);

@@ -33,7 +33,7 @@ namespace resil::record {
 
 Mode mode;
 Recording recording;
-Counts counts;
+constinit Counts counts = {};
 
 namespace {
 
