@@ -10,6 +10,7 @@
 #include "shim/call/flight.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
+#include "shim/tables/live_objects.h"
 #include "shim/tables/tables.h"
 #include "tests/litmus/programs.h"
 
@@ -22,6 +23,7 @@ const Backend* backend;
 void add_note(const char*) {}
 void* scratch_acquire(Thread&, size_t, uint64_t) { return nullptr; }
 void scratch_release(Thread&, void*) {}
+void object_made_at(MpiObject, uint64_t, CallId, uint64_t) {}
 
 }  // namespace resil
 

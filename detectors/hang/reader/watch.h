@@ -40,8 +40,8 @@ struct Watch {
   uint64_t open_attempts;
 };
 
-/// Longest time between two full snapshots that still prove that nothing moved in between is any; this is the shortest.
-constexpr double kStableSeconds = 1.5;
+/// Any time between two full snapshots proves that nothing moved in between; this is the shortest that is asked for.
+constexpr double kStableSeconds = 0.4;
 
 /// A longer time between two samples counts as none at all.
 constexpr double kGapSeconds = 2.5;

@@ -30,6 +30,8 @@ namespace resil::hang {
 namespace {
 
 constexpr double kStatesEvery = 0.9, kMismatchEvery = 1;
+constexpr double kStatesEarly = 0.4;  ///< likewise, the first times after anybody has moved
+constexpr uint32_t kEarlyStates = 4;
 constexpr double kLookEvery = 0.5;  // a proof must not wait for a doubled interval
 constexpr double kStuckRound = 10;
 constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
@@ -85,6 +87,7 @@ void sampled(Root& root, const Summary& summary) {
   if (summary.moved != 0 || root.moved_at == 0) {
     root.moved_at = now;
     root.faulty_since = 0;
+    root.states_taken = 0;
   }
   note_facts(root, now);
   if (summary.moved != 0) withdraw_notice(root, now);
@@ -100,9 +103,11 @@ void sampled(Root& root, const Summary& summary) {
     note_opinion(root);
   }
   root.states_due = (summary.waiting != 0 || root.suspected || summary.gone != 0 || summary.stopped != 0) &&
-                    now - root.states_at >= kStatesEvery;
+                    now - root.states_at >= (root.states_taken < kEarlyStates ? kStatesEarly : kStatesEvery);
   if (summary.ending.name != 0) begin_last_look(root, summary.ending);
-  root.mismatch_due = summary.ending.name != 0 || now - root.mismatch_at >= kMismatchEvery;
+  // Also before anything can be proved: calls that do not match are the better word for what hangs on them.
+  root.mismatch_due = summary.ending.name != 0 || now - root.mismatch_at >= kMismatchEvery ||
+                      (root.states_due && root.states_taken == 1);
 }
 
 /// Which of the ranks stayed outside MPI while nobody moved.
@@ -166,13 +171,13 @@ Ask ask_states(Root& root, Phase phase) {
 
 /// What is left of this chain.
 Ask next_round(Root& root) {
-  if (root.states_due) {
-    root.states_due = false;
-    return ask_states(root, Phase::kReading);
-  }
   if (root.mismatch_due) {
     root.mismatch_due = false;
     return ask(root, Phase::kComparing, Round::kMismatch);
+  }
+  if (root.states_due) {
+    root.states_due = false;
+    return ask_states(root, Phase::kReading);
   }
   return ask(root, Phase::kIdle, Round::kNone);
 }
@@ -244,6 +249,7 @@ Ask search_came(Root& root, const void* merged, uint32_t bytes) {
 Ask states_came(Root& root, const void* merged, uint32_t bytes) {
   const double now = monotonic_seconds();
   root.states_at = now;
+  ++root.states_taken;
   JobStates& states = root.states;
   memset(states.by_rank, 0, states.count * sizeof(states.by_rank[0]));
   states.used = bytes < kMostStates ? bytes : 0;

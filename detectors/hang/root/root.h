@@ -107,6 +107,7 @@ struct Root {
   bool traced, suspected, abort_wanted;
   bool aborts;  ///< RESIL_HANG=abort
   QuietNotice notice;
+  uint32_t states_taken;  ///< since anybody has moved
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
   double begun_at, next_sample, next_look, looked_at, excused, starved, asked_at, states_at, mismatch_at, moved_at,
       blocked_since, cpu_at, longest_stop, faulty_since, published_at;
