@@ -47,6 +47,7 @@ struct Object {
   uint32_t needed_count;
   Whose whose;
   bool reached, needed_by_some, done;
+  bool only_mpi;  ///< MPI needs it, directly or through others, and the executable does not
 };
 
 /// Kept from scan to scan; an object is known by where it lies and its name.
@@ -191,6 +192,17 @@ void reach(Scan& scan, Object& object) {
         reach(scan, scan.objects[k]);
 }
 
+void mark_only_mpi(Scan& scan, const Object& object) {
+  for (uint32_t i = 0; i < object.needed_count; ++i)
+    for (unsigned k = 0; k < scan.count; ++k) {
+      Object& needed = scan.objects[k];
+      if (needed.soname != object.needed[i] || needed.whose != Whose::kUnknown || needed.reached || needed.only_mpi)
+        continue;
+      needed.only_mpi = true;
+      mark_only_mpi(scan, needed);
+    }
+}
+
 void decide(Scan& scan, bool of_mpi) {
   for (unsigned i = 0; i < scan.count; ++i) {
     Object& object = scan.objects[i];
@@ -208,14 +220,18 @@ void decide(Scan& scan, bool of_mpi) {
   // Other tools that are preloaded lie between the executable and what it needs; what they read is not in its data.
   for (unsigned i = 1; scan.first && i < scan.count && !scan.objects[i].needed_by_some; ++i)
     if (scan.objects[i].whose == Whose::kUnknown) scan.objects[i].whose = Whose::kNobody;
-  // A plug-in of MPI's needs what only MPI has.
+  // A plug-in of MPI's, or of a library of its transport, needs what only MPI has. UCX loads its own before main().
+  reach(scan, scan.objects[0]);
+  for (unsigned i = 1; scan.first && i < scan.count; ++i)
+    if (scan.objects[i].whose == Whose::kMpi) mark_only_mpi(scan, scan.objects[i]);
   for (unsigned i = 1; i < scan.count; ++i) {
     Object& object = scan.objects[i];
-    if (object.whose != Whose::kUnknown || object.needed_by_some || scan.first) continue;
+    if (object.whose != Whose::kUnknown || object.needed_by_some) continue;
     for (uint32_t k = 0; k < object.needed_count; ++k)
       for (unsigned n = 0; n < scan.count; ++n)
-        if (scan.objects[n].soname == object.needed[k] && scan.objects[n].whose == Whose::kMpi &&
-            fixed(scan, scan.objects[n]) != Whose::kMpi)
+        if (scan.objects[n].soname == object.needed[k] &&
+            (scan.objects[n].only_mpi ||
+             (scan.objects[n].whose == Whose::kMpi && fixed(scan, scan.objects[n]) != Whose::kMpi)))
           object.whose = Whose::kMpi;
   }
   for (unsigned i = 0; i < scan.count; ++i) {
