@@ -251,7 +251,7 @@ def _coverage(s: dict) -> list[str]:
     if s["verify"]:
         lines += row("verify", verification.sentence(s["verify"]), 3)
         if verification.advice(s["verify"]):
-            lines += row("if it may differ", verification.advice(s["verify"]), 8)
+            lines += row("may ignore", verification.advice(s["verify"]), 8)
     if s["reductions"]:
         lines += row("reductions", reductions.sentence(s["reductions"]), 3)
     if s["staging"]:
@@ -268,7 +268,7 @@ def _coverage(s: dict) -> list[str]:
         lines += row("" if lines else "coverage", text, 2)
     for i, note in enumerate(s["notes"][:3]):
         lines += row("notes" if i == 0 else "", note["text"] + (" (rank %s)" % _cut(note["ranks"]) if note["ranks"]
-                                                                else ""))
+                                                                else ""), 3)
     if len(s["notes"]) > 3:
         lines += row("", "and %s (--json lists them)" % plural(len(s["notes"]) - 3, "more note"))
     return lines
