@@ -118,6 +118,13 @@ class Job:
         return outcome, said
 
 
+# When a rank ends without MPI_Finalize, hydra kills the others, and gives either the status of that rank or the SIGKILL of the
+# others as the job's: which one depends on whether it reaps that rank before it reads the end of its PMI socket. Natively 1 of
+# 30 runs under strace on a busy machine, 0 of 300 without; preloaded 7 of 300. The native status must come in one of these runs.
+HYDRA_RETRIES = 4
+SIGKILL = 9
+
+
 def check(job, modes, expect_status=None, allowed=()):
     """Runs natively and in each mode; a list of (mode, words) of what is wrong.
 
@@ -134,6 +141,10 @@ def check(job, modes, expect_status=None, allowed=()):
                 break
             # Debian's MPICH loses messages now and then, without the library too. Where it stood is in the test's output.
             print(f"{mode}: a run did not end; tried again\n{preloaded.result.text()}", flush=True)
+            preloaded, said = job.run(mode, recording)
+        for _ in range(HYDRA_RETRIES):
+            if job.mpi != "mpich" or preloaded.status != SIGKILL or native.status in (0, SIGKILL):
+                break
             preloaded, said = job.run(mode, recording)
         words = native.difference(preloaded)
         if words and any(not job.run()[0].difference(preloaded) for _ in range(transparent.NATIVE_RUNS)):
