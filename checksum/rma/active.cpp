@@ -205,7 +205,10 @@ void fence(Event& e, Window& w) {
   w.fence_open = e.result == 0 && !backend->windows->no_succeed(e.assertion);
   if (w.why != Reason::kNone || w.off.load(std::memory_order_acquire)) {
     give_up_operations(w, Epoch::kFence, -1, w.why != Reason::kNone ? w.why : Reason::kOneSided);
-    if (w.off.load(std::memory_order_acquire)) drop_packets(thread, w);
+    if (w.off.load(std::memory_order_acquire)) {
+      abandon(thread, w, messages::checksum::fence_abandoned);  // memory ran out between two calls, and nobody knows
+      drop_packets(thread, w);
+    }
     return;
   }
   if (ends_nothing) return;  // MPI requires this assertion of all ranks or of none
@@ -231,7 +234,7 @@ void fence(Event& e, Window& w) {
   }
   send_fence_lists(thread, w);
   Waiting waiting = {&thread, &w};
-  const bool over = ledger::progress_until(thread, patience(), fence_goes_on, &waiting);
+  const bool over = wait_for_others(thread, fence_goes_on, &waiting);
   const bool given_up = w.off.load(std::memory_order_acquire);
   if (!over || given_up) {
     abandon(thread, w, over ? messages::checksum::fence_abandoned : messages::checksum::fence_unanswered);
@@ -309,7 +312,7 @@ void waited(Event& e, Window& w) {
   if (e.result != 0) abandon(thread, w, messages::checksum::wait_failed);
   w.exposure_missing = origins;
   Waiting waiting = {&thread, &w};
-  const bool over = ledger::progress_until(thread, patience(), exposure_over, &waiting);
+  const bool over = wait_for_others(thread, exposure_over, &waiting);
   if (!over || w.off.load(std::memory_order_acquire)) {
     abandon(thread, w, messages::checksum::wait_unanswered);
     drop_packets(thread, w);

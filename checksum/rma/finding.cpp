@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "checksum/rma/rma.h"
+#include "checksum/rma/trust.h"
 #include "checksum/rma/wire.h"
 #include "checksum/to_do.h"
 #include "shim/base/own_stack.h"
@@ -28,13 +29,14 @@ void add_to(uint64_t& counter, uint64_t value) {
   else counter += value;
 }
 
-double patience() {
-  static double seconds;
-  if (seconds == 0) {
-    const double asked = config_real("RESIL_DRAIN_SECONDS");
-    seconds = asked > 1 ? asked : 1;
-  }
-  return seconds;
+static Trust trust;  // in the others' answers
+
+bool wait_for_others(Thread& thread, bool (*done)(void*), void* argument) {
+  const double asked = config_real("RESIL_DRAIN_SECONDS");
+  const bool over = ledger::progress_until(thread, trust.wait(asked > 1 ? asked : 1), done, argument);
+  if (over) trust.answered();
+  else trust.in_vain();
+  return over;
 }
 
 void operation_checked(uint64_t bytes) {

@@ -132,7 +132,8 @@ struct Counters {
 };
 extern Counters counters;
 void add_to(uint64_t& counter, uint64_t value);
-double patience();  ///< seconds that a rank waits for others before it gives a window up
+/// Waits for the others of a window until done(argument). False: in vain; the next wait is shorter (trust.h).
+bool wait_for_others(Thread& thread, bool (*done)(void*), void* argument);
 
 void operation_checked(uint64_t bytes);
 void operation_uncovered(Reason reason, uint64_t operations, uint64_t bytes);
