@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of scripts/resil. Exit status: 0 clean, 1 findings, 2 usage, 3 incomplete data."""
+"""The command line of resil. Exit status: 0 clean, 1 findings, 2 usage, 3 incomplete data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from . import REPORT_SCHEMA, dump, layout, record_diff, record_print, report, smoke, version
+from . import REPORT_SCHEMA, dump, layout, place, record_diff, record_print, report, smoke
 from .job import Usage
 from .text import clean
 
@@ -15,14 +15,14 @@ JOB_HELP = "report directory, scheduler's job id or launcher's pid; none: your o
 
 EPILOG = """\
 examples:
-  scripts/resil report                     the only job of yours on this node, or the only resil-* directory here
-  scripts/resil report resil-4711.0        a job that has ended, or was killed
-  scripts/resil report --json 4711 | jq .  the same for programs, job named by the scheduler's id
-  scripts/resil dump                       every rank of your job on this node writes what it is doing
-  scripts/resil dump 31415                 the ranks that launcher 31415 started; the launcher is never signalled
-  scripts/resil recording resil-record     what was recorded; --rank 0 --from 100 --count 20: twenty calls of rank 0
-  scripts/resil diff run-1 run-2           where two recordings part first: rank, call, place, values
-  scripts/resil smoke --peak 25            in an allocation: is every message right, how many GB/s, is that enough
+  %(prog)s report                     the only job of yours on this node, or the only resil-* directory here
+  %(prog)s report resil-4711.0        a job that has ended, or was killed
+  %(prog)s report --json 4711 | jq .  the same for programs, job named by the scheduler's id
+  %(prog)s dump                       every rank of your job on this node writes what it is doing
+  %(prog)s dump 31415                 the ranks that launcher 31415 started; the launcher is never signalled
+  %(prog)s recording resil-record     what was recorded; --rank 0 --from 100 --count 20: twenty calls of rank 0
+  %(prog)s diff run-1 run-2           where two recordings part first: rank, call, place, values
+  %(prog)s smoke --peak 25            in an allocation: is every message right, how many GB/s, is that enough
 
 exit status: 0 clean (diff: the same), 1 findings (diff: they differ), 2 usage error, 3 incomplete data (a rank still
 runs, was killed, did not answer; a recording is damaged or has no end); smoke: 0 good, 1 between, 2 stop
@@ -42,12 +42,30 @@ def hexadecimal(text: str) -> int:
         raise argparse.ArgumentTypeError("'%s' is not a hexadecimal number" % clean(text, 40)) from None
 
 
-def parser() -> argparse.ArgumentParser:
+def version_text() -> str:
+    """Of this tool, and of the library that belongs to it."""
+    library = place.library()
+    return "resil %s (ring format %d, report schema %d)\nlibrary %s" % (
+        place.version(), layout.VERSION, REPORT_SCHEMA,
+        "%s: %s" % (clean(library, 4096), place.library_version(library) or "not readable") if library else "not found")
+
+
+class Version(argparse.Action):
+    """Made when it is asked for: it reads the library."""
+
+    def __init__(self, option_strings, dest, **_):
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="versions of the command and of its library")
+
+    def __call__(self, *_):
+        print(version_text())
+        sys.exit(0)
+
+
+def parser(name: str | None = None) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        prog="resil", description="Reads what libresil.so leaves behind, and asks running ranks what they are doing.",
+        prog=name or place.command(), description="Reads what libresil.so leaves behind, and asks running ranks what they are doing.",
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("--version", action="version", version="resil %s (ring format %d, report schema %d)"
-                     % (version(), layout.VERSION, REPORT_SCHEMA))
+    top.add_argument("--version", action=Version)
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     one = commands.add_parser("report", help="one screen about a job: verdict, ranks, calls, findings, coverage")
     one.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)

@@ -11,6 +11,7 @@ import time
 
 from . import candidates, checksum, findings, leftovers, reductions, staging, verification
 from . import job as jobs
+from . import place as shown
 from . import records, runs
 from .attach import attach
 from .job import Usage
@@ -312,7 +313,7 @@ def next_command(s: dict) -> tuple[str, str]:
 
 def tool_command() -> str:
     """How the user called this tool."""
-    return clean(sys.argv[0], 200) if os.path.basename(sys.argv[0]) == "resil" else "scripts/resil"
+    return clean(shown.command(), 200)
 
 
 def _next(s: dict) -> list[str]:

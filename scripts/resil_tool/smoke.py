@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from . import smoke_verdict
+from . import place, smoke_verdict
 from .job import Usage
 from .text import clean
 
@@ -67,16 +67,6 @@ def default_launcher(environment=os.environ) -> str:
         if shutil.which(name):
             return name + " -n {ranks}"
     raise Usage("no srun, mpirun or mpiexec: give the launcher with --launcher 'COMMAND -n {ranks}'")
-
-
-def default_library() -> str | None:
-    """libresil.so of this tree, or beside the installed scripts."""
-    root = os.path.dirname(os.path.dirname(HERE))
-    for folder in ("build", "lib", "lib64", os.path.join("lib", "x86_64-linux-gnu")):
-        path = os.path.join(root, folder, "libresil.so")
-        if os.path.exists(path):
-            return path
-    return None
 
 
 def compile_program(mpicc: str, folder: str) -> str:
@@ -180,7 +170,7 @@ def run(options) -> int:
     launcher = options.launcher or default_launcher()
     if "{ranks}" not in launcher:
         raise Usage("--launcher: {ranks} must stand where the number of processes goes")
-    library = options.library or default_library()
+    library = options.library or place.library()
     if options.library and not os.path.exists(options.library):
         raise Usage("%s is not there" % clean(options.library))
     if options.with_resil and library is None:

@@ -2,5 +2,6 @@
 #pragma once
 
 namespace resil {
-constexpr const char* kVersionText = RESIL_VERSION;  ///< from meson.build
+constexpr char kIdentity[] = "resil " RESIL_VERSION;  ///< what `strings libresil.so | grep '^resil '` and the tool find
+constexpr const char* kVersionText = kIdentity + 6;  ///< from meson.build
 }
