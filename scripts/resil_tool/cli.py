@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from . import REPORT_SCHEMA, dump, layout, place, record_diff, record_print, report, smoke
+from . import REPORT_SCHEMA, dump, launch, layout, place, record_diff, record_print, report, smoke
 from .job import Usage
 from .text import clean
 
@@ -15,6 +15,7 @@ JOB_HELP = "report directory, scheduler's job id or launcher's pid; none: your o
 
 EPILOG = """\
 examples:
+  %(prog)s run mpirun -np 4 ./app     watches a job; run --help has the questions that it answers
   %(prog)s report                     the only job of yours on this node, or the only resil-* directory here
   %(prog)s report resil-4711.0        a job that has ended, or was killed
   %(prog)s report --json 4711 | jq .  the same for programs, job named by the scheduler's id
@@ -63,10 +64,12 @@ class Version(argparse.Action):
 
 def parser(name: str | None = None) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        prog=name or place.command(), description="Reads what libresil.so leaves behind, and asks running ranks what they are doing.",
+        prog=name or place.command(), description="Starts MPI jobs with libresil.so in their ranks, reads what it leaves behind, and asks "
+        "running ranks what they are doing.",
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("--version", action=Version)
-    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    commands = top.add_subparsers(dest="chosen", metavar="COMMAND")
+    launch.add_command(commands)
     one = commands.add_parser("report", help="one screen about a job: verdict, ranks, calls, findings, coverage")
     one.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
     one.add_argument("--json", action="store_true", help="the merged summary as JSON")
@@ -126,16 +129,18 @@ def main(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # a C locale must not turn a report into a traceback
     try:
-        if options.command == "report":
+        if hasattr(options, "run"):
+            status = options.run(options)
+        elif options.chosen == "report":
             status = report.run(options.job, options.json)
-        elif options.command == "dump":
+        elif options.chosen == "dump":
             status = dump.run(options.job, options.json, options.signal_only)
-        elif options.command == "recording":
+        elif options.chosen == "recording":
             status = record_print.run(options.directory, options.rank, options.call, options.comm, options.first,
                                       options.count, options.json)
-        elif options.command == "diff":
+        elif options.chosen == "diff":
             status = record_diff.run(options.first, options.second, options.rank, not options.any_site, options.json)
-        elif options.command == "smoke":
+        elif options.chosen == "smoke":
             status = smoke.run(options)
         else:
             top.print_usage(sys.stderr)

@@ -253,6 +253,18 @@ def as_printed(slurm):
     launch_lines.check(place, 4, done.stdout)
 
 
+def resil_run(slurm):
+    """resil run srun, within an allocation of its own, which also chooses srun and its plug-in by itself."""
+    tool = f"{sys.executable} {os.path.join(jobs.ROOT, 'scripts', 'resil')} run"
+    for line in (f"{tool} srun --mpi=pmix -n 2 ./app", f"salloc -Q -n 2 {tool} -n 2 ./app"):
+        place = launch_lines.place("openmpi")
+        os.chmod(place, 0o755)
+        slurm.environment.update(launch_lines.environment(place), RESIL_TOOL_LIBRARY=jobs.library())
+        done = slurm.ask("sh", "-c", line, cwd=place)
+        assert done.returncode == 0, done.stderr.decode()
+        launch_lines.check(place, 2, done.stdout)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("programs")
@@ -270,7 +282,8 @@ def main():
         status = run_checks([("array, steps side by side, two users", lambda: array_and_steps_and_users(slurm, options.tasks)),
                              ("requeued", lambda: requeued(slurm)),
                              ("status of a job that resil ends", lambda: told_status(slurm)),
-                             ("README's line, as printed", lambda: as_printed(slurm))])
+                             ("README's line, as printed", lambda: as_printed(slurm)),
+                             ("resil run", lambda: resil_run(slurm))])
     finally:
         slurm.stop()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

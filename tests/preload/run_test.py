@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""resil run with this machine's launchers: the ranks get the library and the settings, keep what the site preloads, and the
+status is the job's. (Command lines alone: tests/tools/test_run.py; srun: slurm_test.py.)
+
+Usage: run_test.py MPI OTHER_MPI...
+"""
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+from harness import launch_lines, mpi as jobs, report as reports  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
+
+TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
+APP = """
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char** argv) {
+  int rank;
+  double x, sum;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  x = rank + 0.5;
+  MPI_Allreduce(&x, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  char line[4096];
+  int length = snprintf(line, sizeof line, "%d %s %s\\n", rank, getenv("LD_PRELOAD"), getenv("RESIL_LOG"));
+  if (fwrite(line, 1, length, stdout) != (size_t)length) return 1;
+  MPI_Finalize();
+  return argc > 1 ? atoi(argv[1]) : 0;
+}
+"""
+
+
+class Place:
+    def __init__(self, mpi):
+        self.mpi, self.path = mpi, launch_lines.place(mpi)
+        with open(os.path.join(self.path, "app.c"), "w", encoding="ascii") as file:
+            file.write(APP)
+        subprocess.run([os.path.join(self.path, "bin", "mpicc"), "-o", "app", "app.c"], cwd=self.path, check=True)
+        self.count = 0
+
+    def run(self, *words, **more):
+        """(result, lines of the ranks, reports)"""
+        self.count += 1
+        directory = os.path.join(self.path, "report-%d" % self.count)
+        environment = {**launch_lines.environment(self.path), "RESIL_TOOL_LIBRARY": jobs.library(), "RESIL_LOG": "quiet", **more}
+        result = jobs.start([sys.executable, TOOL, "run", "--dir", directory, *words], env=environment, cwd=self.path,
+                            directory=directory, timeout=60)
+        return result, sorted(result.stdout.decode().splitlines()), reports.load(directory) if os.path.isdir(directory) else {}
+
+
+def watched(place, *words):
+    """Ranks, status, settings; whichever launcher is named, or none."""
+    result, lines, found = place.run("--checksum", *words, "./app", "7")
+    assert result.returncode == 7, result.text()
+    assert lines == ["%d %s quiet" % (rank, jobs.library()) for rank in (0, 1)], result.text()
+    assert [found[rank]["modes"] for rank in (0, 1)] == [found[0]["modes"]] * 2 and "checksum" in str(found[0]["modes"]), found
+
+
+def status_is_the_job_s(place):
+    for status in (0, 3):
+        plain = jobs.start(["mpirun", "-n", "2", "./app", str(status)], env=launch_lines.environment(place.path), cwd=place.path)
+        result, _, _ = place.run("mpirun", "-n", "2", "./app", str(status))
+        assert result.returncode == plain.returncode, (result.text(), plain.text())
+
+
+def two_programs(place):
+    result, lines, found = place.run("mpirun", "-n", "1", "./app", ":", "-n", "1", "./app")
+    assert result.returncode == 0 and len(found) == 2, result.text()
+    assert lines == ["%d %s quiet" % (rank, jobs.library()) for rank in (0, 1)], result.text()
+
+
+def site_s_preload(place):
+    other = os.path.join(place.path, "site.so")
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", other], check=True)
+    result, lines, found = place.run("mpirun", "-n", "2", "./app", LD_PRELOAD=other)
+    assert result.returncode == 0 and len(found) == 2, result.text()
+    assert lines == ["%d %s:%s quiet" % (rank, jobs.library(), other) for rank in (0, 1)], result.text()
+
+
+def why_do_runs_differ(place):
+    modes = []
+    for _ in range(2):
+        result, _, found = place.run("--why-do-runs-differ", "mpirun", "-n", "2", "./app")
+        assert result.returncode == 0 and len(found) == 2, result.text()
+        modes.append(str(found[0]["modes"]))
+    assert "record" in modes[0] and "verify" in modes[1], modes
+
+
+def launcher_of_another_mpi(place, other):
+    if not other:
+        raise LeftOut("one MPI only")
+    result, lines, _ = place.run("mpirun." + other[0], "-n", "2", "./app")
+    assert result.returncode == 2 and lines == [] and b"its own MPI" in result.stderr, result.text()
+
+
+def main(mpi, *others):
+    place = Place(mpi)
+    return run_checks([
+        ("mpirun", lambda: watched(place, "mpirun", "-n", "2")),
+        ("-n chooses the launcher", lambda: watched(place, "-n", "2")),
+        ("the status is the job's", lambda: status_is_the_job_s(place)),
+        ("two programs", lambda: two_programs(place)),
+        ("what the site preloads", lambda: site_s_preload(place)),
+        ("why do runs differ", lambda: why_do_runs_differ(place)),
+        ("a launcher of another MPI", lambda: launcher_of_another_mpi(place, others))])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
