@@ -43,11 +43,15 @@ def fill_from_ring(rank: Rank, ring: Ring) -> None:
         rank.call, rank.inside, rank.since = "MPI_Init", True, rank.start_time
     seen = [t for t in (header.realtime_sync_ns / 1e9, rank.since, last.start if last else None) if t]
     rank.last_seen = max(seen) if seen else 0.0
+    left = last.start + (last.seconds or 0) if last and last.start else 0.0
+    rank.moved = max([left] + [call.start for call in current if call.start])
+    rank.ring_path = ring.path
     if rank.phase == "stopped" and rank.exit_status is None:
         rank.exit_status = header.exit_status
     if header.term_ticks:
-        rank.ended_by = "%s (pid %d, signal %d)" % (clean(header.term_sender) or "a process", header.term_pid,
-                                                    header.term_signal)
+        rank.end_sender, rank.end_pid, rank.end_signal = clean(header.term_sender), header.term_pid, header.term_signal
+        rank.end_time = ring.realtime(header.term_ticks) or 0.0
+        rank.ended_by = "%s (pid %d, signal %d)" % (rank.end_sender or "a process", rank.end_pid, rank.end_signal)
     if header.untracked_requests:  # a final report says the same under the same names
         rank.uncovered["untracked_requests"] = header.untracked_requests
     if header.unrecorded_calls:
@@ -230,7 +234,7 @@ def attach(directory: Directory, rings: list[LiveRing], may_collect: bool = True
         if not rank.from_ring and is_here(rank):
             rank.owner = _foreign_owner(rank)
         if rank.seconds is None and rank.start_time:
-            end = time.time() if rank.state == "running" else rank.last_seen
+            end = time.time() if rank.state == "running" else max(rank.end_time, rank.last_seen)
             rank.seconds = max(0.0, end - rank.start_time) if end else None
     for rank in directory.rankless:
         rank.state = "unknown" if not is_here(rank) else "running" if _lives_without_ring(rank) else "killed"

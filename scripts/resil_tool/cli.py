@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from . import REPORT_SCHEMA, dump, launch, layout, place, record_diff, record_print, report, smoke
+from . import REPORT_SCHEMA, dump, launch, layout, place, record_diff, record_print, report, smoke, views
 from .job import Usage
 from .text import clean
 
@@ -70,12 +70,13 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
     top.add_argument("--version", action=Version)
     commands = top.add_subparsers(dest="chosen", metavar="COMMAND")
     launch.add_command(commands)
+    views.add_commands(commands, JOB_HELP)
     one = commands.add_parser("report", help="one screen about a job: verdict, ranks, calls, findings, coverage")
     one.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
     one.add_argument("--json", action="store_true", help="the merged summary as JSON")
     two = commands.add_parser("dump", help="make the ranks of a job on this node dump their state",
                               description="Signals exactly the ranks that carry resil, never a launcher, waits up to "
-                              "5 s for their dump files, and prints one line a rank.")
+                              "5 s for their dump files, and prints a line for ranks that say the same.")
     two.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
     two.add_argument("--signal-only", action="store_true", help="do not wait for the dumps")
     two.add_argument("--json", action="store_true", help="the answers as JSON")

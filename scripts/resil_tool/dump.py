@@ -13,7 +13,7 @@ import sys
 import time
 
 from . import job as jobs
-from . import process, records, symbols
+from . import fold, process, records, symbols
 from .attach import _lives_without_ring, fill_from_ring, is_here
 from .job import LiveRing, Usage
 from .records import Rank
@@ -22,6 +22,9 @@ from .ring import Ring, RingError
 from .signalling import signal_rank
 from .text import clean, plural, rank_name, rank_set, ranks_phrase
 
+_SYSTEM = re.compile(r"(lib(c|m|pthread|mpi|open-|pmi|ucp|ucs|uct|event|resil|stdc|gfortran)|ld-|mca_|linux-vdso|\[)")
+_WHO = re.compile(r"rank \d+ of (\d+) \(([^,()]*), pid \d+\): ")
+MOST_LINES = 24  # groups of ranks that say the same
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 WAIT_SECONDS = 5.0
@@ -39,6 +42,7 @@ class Target:
     answer: str = "none"
     file: str = ""
     sentence: str = ""
+    stack: str = ""  # "now at …": where the main thread is, of a rank outside MPI
     before: dict = dataclasses.field(default_factory=dict)
     objects: dict = dataclasses.field(default_factory=dict)
 
@@ -195,9 +199,23 @@ def _take_answer(target: Target, complete: bool) -> None:
     if first.startswith("rank "):
         target.sentence = first
         target.objects = symbols.objects_of_dump(data)
+        if "not in MPI" in first:
+            target.stack = _own_frame(data, target.objects)
         target.answer = "dumped" if complete else "late"
     else:
         target.answer = "late"
+
+
+def _own_frame(data: str, objects: dict[str, str]) -> str:
+    """The innermost frame of the main thread that is in no system library, as a return address, which call sites are."""
+    found = re.search(r"^main thread: (.*)$", data, re.MULTILINE)
+    frames = found.group(1).split(" < ") if found else []
+    for depth, frame in enumerate(frames[:64]):
+        site = symbols.SITE.match(frame)
+        path = site and objects.get(site.group("object"))
+        if path and not _SYSTEM.match(os.path.basename(path)):
+            return "%s+%#x" % (site.group("object"), int(site.group("offset"), 16) + (depth == 0))
+    return ""
 
 
 def _who(ring: LiveRing) -> str:
@@ -238,10 +256,11 @@ def from_outside(target: Target) -> str:
 def _name_call_sites(targets: list[Target]) -> None:
     """object+0xoffset becomes function at file:line in the sentences; the dump files stay as they are."""
     started = min((t.rank.start_time for t in targets if t.rank and t.rank.start_time), default=0.0)
-    sites = [site for t in targets for site in symbols.sites_in(t.sentence, t.objects)]
+    sites = [site for t in targets for site in symbols.sites_in(t.sentence + " " + t.stack, t.objects)]
     known = symbols.lookup(sites, started)
     for target in targets:
         target.sentence = symbols.resolve_sentence(target.sentence, target.objects, known)
+        target.stack = symbols.resolve_sentence(target.stack, target.objects, known)
 
 
 # -- other hosts ------------------------------------------------------------------------------------------------------
@@ -285,7 +304,7 @@ def _text(job, targets, remote, unseen, commands, signal_only) -> list[str]:
     if signal_only:
         lines += ["  %s: not signalled: %s" % (_who(t.ring), t.reason) for t in targets if t.action == "refused"]
     else:
-        lines += ["  " + t.sentence for t in targets]
+        lines += folded(targets)
     for rank in unseen:
         lines.append("  %s (%s, pid %d): not signalled: %s" % (rank_name(rank.key), rank.host, rank.pid, _why_unseen(rank)))
     if remote:
@@ -299,12 +318,37 @@ def _text(job, targets, remote, unseen, commands, signal_only) -> list[str]:
     return lines
 
 
+def folded(targets: list[Target]) -> list[str]:
+    """Ranks that say the same on one line, the odd ones out first."""
+    said, hosts = [], {}
+    for target in targets:
+        match = _WHO.match(target.sentence)
+        rest = target.sentence[match.end():] if match else target.sentence
+        now = "; now at %s" % target.stack if target.stack else ""
+        said.append((target.ring.key, rest + now))
+        hosts[target.ring.key] = (match.group(1), match.group(2)) if match else None
+    by_sentence = dict(said)
+    lines = []
+    groups = fold.groups(said)
+    for keys, sentence in groups[:MOST_LINES]:
+        if len(keys) == 1:
+            lines.append("  " + (next(t.sentence for t in targets if t.ring.key == keys[0]).split(": ", 1)[0] + ": " + by_sentence[keys[0]]
+                                 if hosts[keys[0]] else sentence))
+            continue
+        where = next((hosts[key] for key in keys if hosts[key]), None)
+        lines.append("  %s%s: %s" % (ranks_phrase(keys), " of %s (%s)" % where if where else "", sentence))
+    if len(groups) > MOST_LINES:
+        lines.append("  and %s in %d other places (--json lists them)" % (
+            plural(sum(len(keys) for keys, _ in groups[MOST_LINES:]), "rank"), len(groups) - MOST_LINES))
+    return lines
+
+
 def _object(job, targets, remote, unseen, commands) -> dict:
     return {
         "schema_version": 1, "directory": job.directory, "host": os.uname().nodename,
         "ranks": [{"world": t.ring.world, "rank": t.ring.rank, "pid": t.ring.pid, "action": t.action,
                    "reason": t.reason, "signal": process.signal_word(t.signal) if t.signal else None,
-                   "answer": t.answer, "file": t.file, "sentence": t.sentence} for t in targets],
+                   "answer": t.answer, "file": t.file, "sentence": t.sentence, "now_at": t.stack} for t in targets],
         "without_ring": [{"world": r.world, "rank": r.rank, "pid": r.pid} for r in unseen],
         "other_hosts": {host: rank_set(keys, 10**6) for host, keys in remote.items()}, "commands": commands,
     }

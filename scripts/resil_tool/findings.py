@@ -138,8 +138,22 @@ def merge(directory, ranks) -> list[dict]:
     ordered = sorted(groups.values(), key=lambda g: (g["kind"] == "systemic", CAUSE.get(g["kind"], 0),
                                                      _time(g) if g["kind"] in CAUSE else 0,
                                                      WEIGHT.get(g["confidence"], 3), -g["count"], g["message"]))
+    name_followers(ordered)
     name_sites(directory, ranks, ordered)
     return ordered
+
+
+def name_followers(ordered: list[dict]):
+    """A hang that was found after another one, and accuses the same ranks, has the same cause most likely: `follows` names it."""
+    hangs = sorted((f for f in ordered if f["kind"].startswith("hang: ")), key=lambda f: (f.get("time", 0.0), f["source"]))
+    for i, finding in enumerate(hangs):
+        for earlier in hangs[:i]:
+            accused = set(earlier["culprit_ranks"])
+            if not earlier.get("follows") and (accused & set(finding["culprit_ranks"]) or not finding["culprit_ranks"]
+                                               and accused & set(finding["victim_ranks"])):
+                finding["follows"] = earlier["source"]
+                break
+    ordered.sort(key=lambda f: bool(f.get("follows")))  # stable: the cause first
 
 
 def _way(finding: dict) -> tuple[set, set]:
@@ -256,6 +270,9 @@ def suspect_sentence(s: dict | None) -> str:
 def sentence(group: dict) -> str:
     """One entry in words: the finding itself, or how many of a kind share its story."""
     culprits = " (culprit: rank %s)" % ranges(group["culprit_ranks"], 6) if group["culprit_ranks"] else ""
+    if group.get("follows"):
+        return "follows from %s (the same ranks are accused): %s, %s: %s%s [%s]" % (
+            group["follows"], group["confidence"] or "?", group["kind"], group["message"], culprits, group["source"])
     if group["count"] == 1 or group["kind"] == "systemic":
         return "%s, %s: %s%s [%s]" % (group["confidence"] or "?", group["kind"] or "?", group["message"], culprits,
                                       group["source"])
@@ -296,6 +313,9 @@ def headline(findings: list[dict]) -> str:
             kinds[group["kind"]] = kinds.get(group["kind"], 0) + group["count"]
     words = ["%s %s" % (integer(count), KINDS[kind][count != 1]) for kind, count in kinds.items() if kind in KINDS]
     count = plural(total(findings), "finding")
+    following = sum(1 for group in findings if group.get("follows"))
+    if following:
+        return "%s, %s of the same cause" % (count, "one" if following == 1 else "%d" % following)
     return "%s: %s" % (count, ", ".join(words)) if words and len(words) == len(kinds) else count
 
 

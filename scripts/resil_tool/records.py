@@ -14,7 +14,7 @@ import re
 from . import candidates, checksum, leftovers, reductions, staging, verification
 from .text import clean
 from .runs import launch_number, read_launch
-from .values import (MAX_FILE, Invalid, duration, integer, items, members, moment, parse_object, rank_list, read_bytes,
+from .values import (MAX_FILE, Invalid, duration, integer, items, members, moment, number, parse_object, rank_list, read_bytes,
                      text)
 
 _RANK_FILE = re.compile(r"rank-(\d{1,9})\.json$")
@@ -90,7 +90,13 @@ class Rank:
     pending_requests: int = 0
     phase: str = ""
     last_seen: float = 0.0
+    moved: float = 0.0       # when a thread of it last entered or left a call
     from_ring: bool = False
+    ring_path: str = ""      # the ring that was read
+    end_sender: str = ""     # who sent SIGTERM, as the ring has it: name, pid, signal, when
+    end_pid: int = 0
+    end_signal: int = 0
+    end_time: float = 0.0
 
     @property
     def key(self) -> tuple[int, int]:
@@ -144,6 +150,14 @@ def _uncovered(value, prefix: str, into: dict) -> None:
             _uncovered(member, clean(name, 30) + ": ", into)
 
 
+def _evidence(value) -> dict[str, str]:
+    """Texts by name. A hang file has lines "name: value", of which the last one of a name counts on."""
+    if isinstance(value, list):
+        lines = [clean(line, 600).partition(": ") for line in value[:64] if isinstance(line, str)]
+        return {name[:120]: text_ for name, _, text_ in lines if name and text_}
+    return {clean(name, 40): clean(one, 300) for name, one in members(value)[:40] if isinstance(one, (str, int, float))}
+
+
 def parse_findings(value, source: str) -> list[dict]:
     found = []
     for item in items(value):
@@ -154,9 +168,7 @@ def parse_findings(value, source: str) -> list[dict]:
                           "victim_ranks": rank_list(item.get("victim_ranks")),
                           "message": text(item.get("message"), 1000),
                           "to_do": text(item.get("to_do"), 600), "source": source,
-                          "evidence": {clean(name, 40): clean(value, 300) for name, value
-                                       in members(item.get("evidence"))[:40]
-                                       if isinstance(value, (str, int, float))}})
+                          "evidence": _evidence(item.get("evidence"))})
         elif isinstance(item, str):
             found.append({"kind": "", "confidence": "", "culprit_ranks": [], "victim_ranks": [],
                           "message": text(item, 1000), "to_do": "", "source": source, "evidence": {}})
@@ -261,7 +273,11 @@ def _read_job_file(directory: Directory, path: str, name: str) -> None:
     value = parse_object(read_bytes(path, owner=directory.owner))
     if _HANG_FILE.match(name):
         kind = "hang: %s" % (text(value.get("class"), 40) or "?")
-        directory.hangs.append((launch_number(value.get("launch")), parse_findings([dict(value, kind=kind)], path), path))
+        found = parse_findings([dict(value, kind=kind)], path)
+        for finding in found:  # when, and what the wait-for graph needs
+            finding["time"] = moment(number(value.get("time_ns")) / 1e9)
+            finding["hang"] = value
+        directory.hangs.append((launch_number(value.get("launch")), found, path))
     else:
         directory.findings += parse_findings(value.get("findings"), path)
         directory.notes += [text(note) for note in items(value.get("notes")) if isinstance(note, str)]

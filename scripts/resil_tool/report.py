@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import time
 
-from . import candidates, checksum, findings, leftovers, reductions, staging, verification
+from . import candidates, checksum, findings, fold, leftovers, reductions, staging, verification, waits
 from . import job as jobs
 from . import place as shown
 from . import records, runs
@@ -22,7 +23,7 @@ LINES = 40
 TOP_CALLS = 8
 LABEL = 11  # width of the left column
 
-COLOURS = {"CLEAN": "32", "FINDINGS": "1;31", "INCOMPLETE": "33", "RUNNING": "36"}
+COLOURS = {"CLEAN": "32", "FINDINGS": "1;31", "INCOMPLETE": "33", "RUNNING": "36", "STANDING STILL": "1;33"}
 
 
 def load(word: str | None, may_collect: bool = True) -> records.Directory:
@@ -81,8 +82,10 @@ def render(summary: dict) -> list[str]:
     places = _places(summary, 6 if not summary["findings"] else 2)
     room = LINES - len(verdict) - len(head) - len(tail) - len(places)
     found = _findings(summary, max(4, min(20, room - 3)))
-    calls = _calls(summary, min(TOP_CALLS, room - len(found) - 3))
-    lines = verdict + (found + head if summary["findings"] else head + places + found)
+    graph = _graph(summary, min(4, room - len(found) - 3))
+    accused = _accused(summary) if room - len(found) - len(graph) > 5 else []
+    calls = _calls(summary, min(TOP_CALLS, room - len(found) - len(graph) - len(accused) - 3))
+    lines = verdict + (found + graph + head if summary["findings"] else head + places + accused + found)
     lines += (places if summary["findings"] else []) + calls + tail
     return lines[:LINES - 1] + lines[-1:] if len(lines) > LINES else lines
 
@@ -94,26 +97,39 @@ def _variant(values: dict[str, str]) -> str:
 
 
 def _verdict(s: dict) -> list[str]:
-    verdict = wrap(s["reason"], s["verdict"] + ": ", "  ", lines=3)
-    verdict[0] = verdict[0].replace(s["verdict"], colour(s["verdict"], COLOURS[s["verdict"]]), 1)
+    word = s["verdict"]
+    if word == "STANDING STILL":
+        word += " " + seconds_text(s["still_seconds"])
+    verdict = wrap(s["reason"], word + ": ", "  ", lines=3)
+    verdict[0] = verdict[0].replace(word, colour(word, COLOURS[s["verdict"]]), 1)
     return verdict
 
 
 def _head(s: dict) -> list[str]:
     program = _variant({os.path.basename(name): ranks for name, ranks in s["executable"].items()}) or "?"
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s["start_time"])) if s["start_time"] else "?"
-    hosts = ["%s (rank%s %s)" % (host, "s" if set(ranks) & set(",-") else "", ranks)
-             for host, ranks in list(s["hosts"].items())[:4]]
-    more = ", …" if len(s["hosts"]) > 4 else ""
+    if len(s["hosts"]) <= 4:
+        hosts = ", ".join("%s (rank%s %s)" % (host, "s" if set(ranks) & set(",-") else "", ranks) for host, ranks in s["hosts"].items())
+    else:
+        hosts = fold.hosts({host: len(waits.numbers(ranks)) for host, ranks in s["hosts"].items()})
     lines = row("reports", s["directory"])
     lines += row("program", "%s, modes %s, resil %s" % (program, _variant(s["modes"]) or "?",
                                                          _variant(s["resil_version"]) or "?"))
     lines += row("mpi", _variant(s["mpi"]) or "?")
-    lines += row("hosts", "%d: %s%s" % (len(s["hosts"]), ", ".join(hosts), more))
-    lines += row("time", "started %s, %s" % (started, "longest rank %s" % seconds_text(s["seconds"])
-                                              if s["seconds"] is not None else "duration not known"))
+    lines += row("hosts", "%d: %s" % (len(s["hosts"]), hosts))
+    lines += row("time", "started %s, %s" % (started, _duration(s)))
     lines += row("ranks", _outcomes(s), 2)
     return lines
+
+
+def _duration(s: dict) -> str:
+    """Of the job, not that of the last record."""
+    if s["seconds"] is None:
+        return "duration not known"
+    lasted = seconds_text(s["seconds"])
+    if "running" in s["outcomes"]:
+        return "%s ago" % lasted
+    return "took %s" % lasted if s["end_known"] else "last sign of life after %s" % lasted
 
 
 def _outcomes(s: dict) -> str:
@@ -181,6 +197,13 @@ def _places(s: dict, most: int) -> list[str]:
     return lines
 
 
+def _accused(s: dict) -> list[str]:
+    """What hang detection said last of a job that stands still or was ended so."""
+    if s["still_seconds"] is None or not s["ending"]["accused"]:
+        return []
+    return row("accused", s["ending"]["accused"], 3)
+
+
 def _findings(s: dict, most: int) -> list[str]:
     """The findings on at most about `most` lines: the evidence of the first one where there is room."""
     after = []
@@ -200,7 +223,7 @@ def _findings(s: dict, most: int) -> list[str]:
     if not found:
         return row("findings", "none%s" % scope(s)) + after
     lines, room = [], max(2, most - len(after))
-    lines += row("findings", findings.sentence(found[0]), 7)  # the most certain and most frequent story in full
+    lines += _story(findings.sentence(found[0]))  # the most certain and most frequent one in full
     if found[0].get("to_do"):
         lines += row("to do", found[0]["to_do"], 4)
     per = 1 if len(found) > (room - len(lines)) // 2 else 2
@@ -216,6 +239,28 @@ def _findings(s: dict, most: int) -> list[str]:
     if len(found) > len(shown):
         lines += row("", "and %d more (--json lists them)" % (len(found) - len(shown)))
     return lines + after
+
+
+def _story(said: str) -> list[str]:
+    """Long ones a sentence a line."""
+    parts = re.split(r"(?<=[a-z\d)]\.) (?=[A-Z])", said) if len(said) > 2 * WIDTH else [said]
+    lines: list[str] = []
+    for i, part in enumerate(parts[:8]):
+        lines += row("findings" if i == 0 else "", part, 7 if len(parts) == 1 else 3)
+    return lines[:9]
+
+
+def _graph(s: dict, most: int) -> list[str]:
+    """Who waits for whom, of the first hang."""
+    if not s["waits_for"] or most < 2:
+        return []
+    told = [line.strip() for line in waits.lines(s["waits_for"][0])]
+    lines: list[str] = []
+    for i, line in enumerate(told[:most if len(told) <= most else most - 1]):
+        lines += row("waits" if i == 0 else "", re.sub(r" {2,}", " ", line), 1)
+    if len(told) > most:
+        lines += row("", "and %d more: %s graph %s" % (len(told) - most + 1, tool_command(), shlex.quote(s["directory"])))
+    return lines
 
 
 def _calls(s: dict, most: int) -> list[str]:

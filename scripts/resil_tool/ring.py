@@ -8,11 +8,13 @@ Everything that cannot be read is a RingError or a line in `notes`; counts are c
 from __future__ import annotations
 
 import collections
+import errno
 import fcntl
 import math
 import os
 import stat
 import struct
+import sys
 import time
 
 from . import layout, process
@@ -204,9 +206,7 @@ class Ring:
         if self._call_names is None:
             section = self.section("calls", layout.CALL_NAME.size)
             count = min(section.entries, layout.K_MAX_CALLS)
-            raw = self.read(section.offset, count * section.stride)
-            self._call_names = [clean(layout.CALL_NAME.unpack(raw, i * section.stride).name)
-                                for i in range((len(raw) - layout.CALL_NAME.size) // section.stride + 1)] if raw else []
+            self._call_names = _names(self.read(section.offset, count * section.stride), section.stride)
         name = self._call_names[call] if call < len(self._call_names) else ""
         return name or "call %d" % call
 
@@ -233,10 +233,8 @@ class Ring:
         size = layout.COUNTER.size
         for lane in self.lanes():
             raw = self.read(lane.offset + layout.LANE.offsets["counters"], layout.K_MAX_CALLS * size)
-            for call, (count, ticks, bytes_) in enumerate(layout.COUNTER.struct.iter_unpack(
-                    raw[:len(raw) // size * size])):
-                if count == 0:
-                    continue
+            for call in _used(raw, size, "Q", 0):
+                count, ticks, bytes_ = layout.COUNTER.struct.unpack_from(raw, call * size)
                 seconds = ticks / rate if rate and ticks > 0 else 0.0
                 total = totals.setdefault(self.call_name(call), [0, 0.0, 0])
                 total[0] += count
@@ -249,8 +247,9 @@ class Ring:
         totals, size = {}, layout.PEER.size
         for lane in self.lanes():
             raw = self.read(lane.offset + layout.LANE.offsets["peers"], layout.K_PEER_ENTRIES * size)
-            for rank, _, *numbers in layout.PEER.struct.iter_unpack(raw[:len(raw) // size * size]):
-                if rank != -1 and any(numbers):
+            for i in _used(raw, size, "i", -1):
+                rank, _, *numbers = layout.PEER.struct.unpack_from(raw, i * size)
+                if any(numbers):
                     total = totals.setdefault(rank, [0, 0, 0, 0])
                     totals[rank] = [a + b for a, b in zip(total, numbers)]
         return totals
@@ -298,14 +297,31 @@ class Ring:
 
     def pending_requests(self) -> int:
         section, size = self.section("requests", layout.REQUEST.size), layout.REQUEST.size
-        raw = self.read(section.offset, min(section.entries, 1 << 16) * section.stride)
         pending = 0
-        for offset in range(0, len(raw) - size + 1, section.stride):
-            request = layout.REQUEST.unpack(raw, offset)
-            if request.key and (not request.flags & layout.REQUEST_PERSISTENT
-                                or request.flags & layout.REQUEST_ACTIVE):
-                pending += 1
+        for first, count in self._written(section, min(section.entries, 1 << 16)):
+            raw = self.read(section.offset + first * section.stride, count * section.stride)
+            for i in _used(raw[:len(raw) // section.stride * section.stride], section.stride, "Q", 0):
+                request = layout.REQUEST.unpack(raw, i * section.stride)
+                if not request.flags & layout.REQUEST_PERSISTENT or request.flags & layout.REQUEST_ACTIVE:
+                    pending += 1
         return pending
+
+    def _written(self, section: Section, entries: int):
+        """(first entry, number) of stretches of a section that are no hole of the file."""
+        first = 0
+        while first < entries:
+            try:
+                data = os.lseek(self.descriptor, section.offset + first * section.stride, os.SEEK_DATA)
+                hole = os.lseek(self.descriptor, data, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # a file system without holes
+                    yield first, entries - first
+                return
+            begin = max(first, (data - section.offset) // section.stride)
+            first = min(entries, -(-(hole - section.offset) // section.stride))
+            if begin >= first:
+                return
+            yield begin, first - begin
 
     def locate(self, address: int) -> tuple[str, int] | None:
         """(path of the object file, address in the file) of a code address."""
@@ -321,6 +337,29 @@ class Ring:
     def _modules(self):
         section = self.section("modules", layout.MODULE.size)
         raw = self.read(section.offset, min(section.entries, MAX_MODULES) * section.stride)
-        every = (layout.MODULE.unpack(raw, offset)
-                 for offset in range(0, len(raw) - layout.MODULE.size + 1, section.stride))
-        return [module for module in every if module.path]
+        at = layout.MODULE.offsets["path"]
+        return [layout.MODULE.unpack(raw, offset) for offset in range(0, len(raw) - layout.MODULE.size + 1, section.stride)
+                if raw[offset + at]]
+
+
+def _used(raw: bytes, stride: int, code: str, free: int) -> list[int]:
+    """Numbers of the entries whose first field (struct code Q or i) is not `free`. A large job has millions of entries."""
+    wide = 8 if code == "Q" else 4
+    whole = len(raw) // stride * stride
+    if stride % wide or sys.byteorder != "little":
+        return [i for i in range(whole // stride) if struct.unpack_from("<" + code, raw, i * stride)[0] != free]
+    first = memoryview(raw)[:whole].cast(code)[::stride // wide].tolist() if whole else []
+    return [i for i, value in enumerate(first) if value != free]
+
+
+_known_names: dict[bytes, list[str]] = {}  # tables of names: the same in all rings of a job
+
+
+def _names(raw: bytes, stride: int) -> list[str]:
+    if raw not in _known_names:
+        if len(_known_names) > 8:
+            _known_names.clear()
+        size = layout.CALL_NAME.size
+        _known_names[raw] = [clean(layout.CALL_NAME.unpack(raw, i * stride).name)
+                             for i in range((len(raw) - size) // stride + 1)] if raw else []
+    return _known_names[raw]

@@ -4,13 +4,14 @@ the symbols of the few call sites that are shown."""
 
 from __future__ import annotations
 
-from . import candidates, checksum, findings, leftovers, reductions, runs, staging, symbols, verification
+from . import candidates, checksum, ending, findings, fold, leftovers, reductions, runs, staging, symbols, verification, waits
 from .job import owner_name
 from .records import Directory
-from .text import clean, rank_label, rank_set, ranks_phrase
+from .text import clean, rank_label, rank_set, ranks_phrase, seconds_text
 
 MOST_GROUPS = 200  # groups of ranks in one place that keep their own sentence
-EXIT_CODES = {"CLEAN": 0, "FINDINGS": 1, "RUNNING": 3, "INCOMPLETE": 3}
+MOST_PLACES = 6   # groups with the same story; beyond, those that differ in numbers only are told together
+EXIT_CODES = {"CLEAN": 0, "FINDINGS": 1, "RUNNING": 3, "STANDING STILL": 3, "INCOMPLETE": 3}
 
 
 def merge(directory: Directory) -> dict:
@@ -19,6 +20,8 @@ def merge(directory: Directory) -> dict:
     states: dict[str, list] = {}
     for rank in ranks:
         states.setdefault(rank.state, []).append(rank.key)
+    ending.one_sender(ranks)
+    told = ending.tell(directory, ranks)
     missing = [(world, r) for world, size in sorted(directory.expected.items())
                for r in range(min(size, 1 << 22)) if (world, r) not in directory.ranks]
     summary = {
@@ -30,7 +33,8 @@ def merge(directory: Directory) -> dict:
         "mpi": _variants(ranks, "mpi"), "modes": _variants(ranks, "modes"),
         "executable": _variants(ranks, "executable"), "resil_version": _variants(ranks, "resil_version"),
         "start_time": min((r.start_time for r in ranks if r.start_time), default=None),
-        "seconds": max((r.seconds for r in ranks if r.seconds is not None), default=None),
+        "seconds": told["seconds"], "end_known": told["end_known"], "still_seconds": told["still_seconds"],
+        "ending": _ending(told),
         "overhead_seconds": max((r.overhead_seconds for r in ranks), default=0.0),
         "calls": _calls(ranks), "messages": _messages(ranks),
         "findings": findings.merge(directory, ranks), "findings_dropped": sum(r.findings_dropped for r in ranks),
@@ -58,7 +62,9 @@ def merge(directory: Directory) -> dict:
     summary["error_codes"] = sorted({r.exit_status for r in ranks if r.state == "aborted"
                                      and r.exit_status is not None})
     summary["rank_not_known"] = [{"host": r.host, "pid": r.pid, "state": r.state} for r in directory.rankless]
-    summary["verdict"], summary["reason"] = _verdict(summary, states, missing, directory)
+    summary["waits_for"] = waits.of_findings(summary["findings"])
+    summary["verdict"], summary["reason"] = _verdict(summary, states, missing, directory, told)
+    summary["findings"] = [{name: value for name, value in finding.items() if name != "hang"} for finding in summary["findings"]]
     summary["exit_code"] = EXIT_CODES[summary["verdict"]]
     return summary
 
@@ -72,14 +78,30 @@ def rank_objects(directory: Directory) -> list[dict]:
             for r in (directory.ranks[key] for key in sorted(directory.ranks))]
 
 
-def _verdict(summary, states, missing, directory) -> tuple[str, str]:
+def _ending(told: dict) -> dict:
+    """What --json says of the end, or of the standstill."""
+    return {"inside_mpi": rank_set(told["inside"], 10**6), "outside_mpi": rank_set(told["outside"], 10**6),
+            "polling": rank_set(told["polling"], 10**6), "accused": told["accused"], "slurm": told["slurm"],
+            "senders": [{"name": sender, "signal": signal, "ranks": rank_set(keys, 10**6), "means": ending.reason(sender)}
+                        for (sender, signal), keys in sorted(told["senders"].items())]}
+
+
+def _verdict(summary, states, missing, directory, told) -> tuple[str, str]:
     in_init = sum(1 for r in directory.rankless if r.state == "running")
     alive = len(states.get("running", [])) + in_init
     if summary["findings"] or states.get("stopped"):
         what = findings.headline(summary["findings"]) if summary["findings"] else "resil stopped the job"
         if summary["faults_injected"] or summary["fault_setting"]:
             what += "; data was DAMAGED ON PURPOSE (RESIL_FAULT)"
-        return "FINDINGS", what + (", still running" if alive else "")
+        if missing:
+            what += "; no report of %s" % ranks_phrase(missing)
+        if alive:
+            what += ", standing still for %s" % seconds_text(told["still_seconds"]) if told["stands"] else ", still running"
+        elif states.get("killed") and told["senders"] and not states.get("stopped"):
+            what += "; %s" % "; ".join(_ends(directory, states["killed"], told))
+        return "FINDINGS", what
+    if alive and told["stands"]:
+        return "STANDING STILL", "no rank has entered or left an MPI call; %s" % ending.standstill(told)
     if alive:
         reason = "%d of %d ranks run" % (alive, max(summary["ranks_expected"], summary["ranks_reported"]))
         others = [(word, states[word]) for word in ("killed", "aborted") if states.get(word)]
@@ -91,7 +113,7 @@ def _verdict(summary, states, missing, directory) -> tuple[str, str]:
     if states.get("aborted"):
         reasons.append("%s called MPI_Abort" % ranks_phrase(states["aborted"]))
     if states.get("killed"):
-        reasons += _ends(directory, states["killed"])
+        reasons += _ends(directory, states["killed"], told)
     if states.get("unknown"):
         reasons.append("%s left no final report and cannot be seen from this host" % ranks_phrase(states["unknown"]))
     if summary["unconfirmed"]:
@@ -123,16 +145,22 @@ def scope(summary) -> str:
     return checked + (verification.scope(summary["verify"]) if summary["verify"] else "")
 
 
-def _ends(directory, keys) -> list[str]:
+def _ends(directory, keys, told) -> list[str]:
     """Ranks without a final report: those that were sent a signal by the launcher are not where it began."""
     sent: dict[str, list] = {}
     for key in keys:
         sent.setdefault(directory.ranks[key].ended_by, []).append(key)
     first = sent.pop("", [])
+    if not first:
+        return ending.how(told, first)
+    if told["still_seconds"] is not None and sent:  # SIGKILL may have come before the note of SIGTERM was made
+        return ["%s %s ended by %s" % (ranks_phrase(keys), "was" if len(keys) == 1 else "were", who) for who, keys in sorted(sent.items())] \
+            + ["%s ended first, or by a signal that leaves no trace" % ranks_phrase(first)] + ending.how(told, first)
     order = " first" if sent else ", which of them first is not known" if len(first) > 1 else ""
-    reasons = ["%s ended without MPI_Finalize%s" % (ranks_phrase(first), order)] if first else []
-    return reasons + ["%s %s then ended by %s" % (ranks_phrase(keys), "was" if len(keys) == 1 else "were", who)
-                      for who, keys in sorted(sent.items())]
+    reasons = ["%s ended without MPI_Finalize%s" % (ranks_phrase(first), order)]
+    reasons += ["%s %s then ended by %s" % (ranks_phrase(keys), "was" if len(keys) == 1 else "were", who)
+                for who, keys in sorted(sent.items())]
+    return reasons + ending.how(told, first)
 
 
 def _hosts(ranks) -> dict[str, str]:
@@ -230,6 +258,8 @@ def _places(ranks) -> list[dict]:
                               []).append(rank)
     order = ("aborted", "killed", "running")
     chosen = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), len(item[1]), item[1][0].key))
+    if len(chosen) > MOST_PLACES:
+        chosen = _folded(chosen)
     chosen = chosen[:MOST_GROUPS]
     stopped = any(rank.state == "stopped" for rank in ranks)
     started = min((r.start_time for r in ranks if r.start_time), default=0.0)
@@ -245,3 +275,17 @@ def _places(ranks) -> list[dict]:
                        "call": call, "site": symbols.site_text(site, known), "phase": phase, "from_ring": from_ring,
                        "since": min(since) if since else None})
     return places
+
+
+def _folded(groups: list) -> list:
+    """Groups whose calls differ in numbers only, a peer or a count, as one."""
+    together: dict[tuple, list] = {}
+    for key, members in groups:
+        together.setdefault((*key[:2], fold.template(key[2]), *key[3:]), []).append((key, members))
+    folded = []
+    for same in together.values():
+        call = fold.merge([key[2] for key, _ in same])
+        folded.append(((*same[0][0][:2], call, *same[0][0][3:]), sorted((rank for _, members in same for rank in members),
+                                                                       key=lambda rank: rank.key)))
+    order = ("aborted", "killed", "running")
+    return sorted(folded, key=lambda item: (order.index(item[0][0]), len(item[1]), item[1][0].key))

@@ -46,13 +46,15 @@ def record(call, age, now, seconds=0.0, state=layout.RECORD_DONE, comm=1, peer=l
 
 def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job", phase=1, host=HOST, records=(),
                inside=False, counters=None, peers=(), modules=(), requests=(), now=None, lanes=1,
-               version=layout.VERSION, held=0, namespace=0):
-    """A well-formed ring with one used lane. counters: name: (count, seconds, bytes)."""
+               version=layout.VERSION, held=0, namespace=0, room=None, term=None):
+    """A well-formed ring with one used lane. counters: name: (count, seconds, bytes). room: section: entries, if more.
+    term: name, pid and signal of who ended it, at `now`."""
     now = time.time() if now is None else now
     body, sections, offset = [], [], layout.HEADER_RESERVED
 
     def section(name, entry, entries, data):
         nonlocal offset
+        entries = max(entries, (room or {}).get(name, 0))
         sections.append(layout.SECTION.pack(name=name, offset=offset, bytes=entry * entries, entry_bytes=entry,
                                             entries=entries))
         body.append(data.ljust(entry * entries, b"\0"))
@@ -87,7 +89,8 @@ def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job",
         mpi="Test MPI 1.0", resil_version="0", phase=phase, ticks_start=int(RATE),
         realtime_start_ns=int((now - 1000) * 1e9),
         ticks_sync=int(1001 * RATE), realtime_sync_ns=int(now * 1e9), ticks_per_second=RATE,
-        section_count=len(sections), held=held, pid_namespace=namespace, pid_start_lo=start & 0xffffffff, pid_start_hi=start >> 32)
+        term_ticks=int(1001 * RATE) if term else 0, term_sender=term[0] if term else "", term_pid=term[1] if term else 0,
+        term_signal=term[2] if term else 0, section_count=len(sections), held=held, pid_namespace=namespace, pid_start_lo=start & 0xffffffff, pid_start_hi=start >> 32)
     at, room = layout.HEADER.offsets["sections"], layout.SECTION_COUNT * layout.SECTION.size
     header = header[:at] + b"".join(sections).ljust(room, b"\0") + header[at + room:]
     return header.ljust(layout.HEADER_RESERVED, b"\0") + b"".join(body)

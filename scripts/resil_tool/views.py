@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that show what a job left: one place where the command line takes them from. Touches no file."""
+
+from __future__ import annotations
+
+from . import waits
+
+
+def add_commands(commands, job_help: str) -> None:
+    """Each with its options and `run`, which gives the exit status."""
+    for module in (waits,):
+        module.add_command(commands, job_help)
