@@ -7,7 +7,8 @@ import argparse
 import os
 import sys
 
-from . import REPORT_SCHEMA, dump, launch, layout, place, record_diff, record_print, report, smoke, views
+from . import REPORT_SCHEMA, dump, layout, place, record_diff, record_print, report, smoke, views
+from . import environment, launch
 from .job import Usage
 from .text import clean
 
@@ -69,7 +70,8 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("--version", action=Version)
     commands = top.add_subparsers(dest="chosen", metavar="COMMAND")
-    launch.add_command(commands)
+    for command in (launch, environment):
+        command.add_command(commands)
     views.add_commands(commands, JOB_HELP)
     one = commands.add_parser("report", help="one screen about a job: verdict, ranks, calls, findings, coverage")
     one.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)

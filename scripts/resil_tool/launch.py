@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-from . import elf, launchers, place, questions
+from . import configuration, elf, launchers, place, questions
 from .job import Usage
 from .text import clean
 
@@ -61,6 +61,7 @@ def run(options) -> int:
     settings = {name: value for name, value in environment.items()
                 if name.startswith("RESIL_") and not name.startswith("RESIL_TOOL_")}
     settings.update(chosen)
+    _check(library, settings, notes, options.force)
     if options.ranks:
         command = _with_launcher(options.ranks, command) + command
     launcher = launchers.identify(command[0])
@@ -87,6 +88,17 @@ def run(options) -> int:
         os.execvpe(words[0], words, environment)
     except OSError as error:
         raise Usage("%s: %s" % (clean(words[0]), clean(error.strerror))) from None
+
+
+def _check(library: str, settings: dict[str, str], notes: list[str], force: bool):
+    """Settings that would end the job with 93 are told before it starts."""
+    try:
+        found = configuration.ask(library, settings)
+    except Usage:
+        return  # of another architecture: the ranks will tell
+    notes += [line.removeprefix("resil: ") for line in found.warnings]
+    if found.error and not force:
+        raise Usage(found.error.removeprefix("resil: ").removesuffix(" Stopping with exit status 93."))
 
 
 def _with_launcher(ranks: str, command: list[str]) -> list[str]:

@@ -38,9 +38,10 @@ CLASSES = {"Lifecycle": ["lifecycle"], "Send": ["p2p"], "Receive": ["p2p"], "Sen
 DETAILS = {"Lifecycle": ("LifecycleCall",), "Send": ("SendMode",), "Collective": ("Collective", "Counts"),
            "Completion": ("Completion",), "GetStatus": ("Completion",), "Comm": ("CommCall",), "Window": ("WindowCall",),
            "Rma": ("RmaOperation",), "File": ("FileCall", "FilePointer")}
-# Exported besides the table: resil.h's entry points.
+# Exported besides the table: resil.h's entry points, and what the command asks.
 OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version", "resil_fingerprint",
-               "resil_fingerprint_crc32", "resil_protect", "resil_unprotect", "resil_run_twice", "resil_mismatches")
+               "resil_fingerprint_crc32", "resil_protect", "resil_unprotect", "resil_run_twice", "resil_mismatches",
+               "resil_configuration")  # the last one for the command (shim/config/config_list.cpp)
 
 # Names of accelerator runtimes (detectors/gpu_runtime): waits, queries, and what makes or ends streams and events.
 PMIX_SYMBOLS = ("PMIx_Commit",)  # shim/presence/pmix.cpp

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The configuration table for the command `resil`, which loads this library into itself and asks: what the library
+// would make of an environment, in its own words. Not in a process that the library is attached to, whose table must
+// not change.
+#include "shim/call/attach.h"
+#include "shim/config/config.h"
+
+namespace resil {
+namespace {
+
+/// Fields end with kField, lines with kLine: characters that no value has.
+constexpr char kField = 0x1f, kLine = 0x1e;
+
+class Lines {
+ public:
+  Lines(char* buffer, size_t size) : buffer_(buffer), size_(size) {}
+  Lines& field(const char* text) {
+    for (; *text; ++text) put(*text == kField || *text == kLine ? '?' : *text);
+    put(kField);
+    return *this;
+  }
+  void end() { put(kLine); }
+  size_t length() const { return length_; }
+
+ private:
+  void put(char c) {
+    if (length_ < size_) buffer_[length_] = c;
+    ++length_;
+  }
+  char* buffer_;
+  size_t size_, length_ = 0;
+};
+
+const char* type_name(ConfigType type) {
+  switch (type) {
+    case ConfigType::kChoice: return "choice";
+    case ConfigType::kChoices: return "choices";
+    case ConfigType::kInteger: return "integer";
+    case ConfigType::kReal: return "real";
+    case ConfigType::kText: return "text";
+    case ConfigType::kSignal: return "signal";
+    case ConfigType::kSwitch: return "switch";
+  }
+  return "";
+}
+
+}  // namespace
+}  // namespace resil
+
+#pragma GCC visibility push(default)
+/// What `environment` (null-terminated array of NAME=VALUE) means, as lines of fields: "variable", name, type, allowed,
+/// default, value in effect, origin, description; "warning", text; "error", text. Bytes needed, of which at most `size`
+/// are written; 0 in a process that the library is attached to. One thread at a time.
+extern "C" size_t resil_configuration(char* const* environment, char* buffer, size_t size) {
+  using namespace resil;
+  if (runtime_attached()) return 0;
+  ConfigError error;
+  Lines lines(buffer, size);
+  if (!config_load(environment, &error)) { lines.field("error").field(error.line).end(); }
+  for (size_t i = 0; i < config_warning_count(); ++i) { lines.field("warning").field(config_warning(i)).end(); }
+  for (size_t i = 0; i < config_count(); ++i) {
+    const ConfigValue value = config_at(i);
+    const ConfigEntry& entry = *value.entry;
+    lines.field("variable").field(entry.name).field(type_name(entry.type));
+    lines.field(entry.type == ConfigType::kSignal ? kSignalNames : value.allowed).field(entry.default_value);
+    lines.field(value.text).field(value.is_default ? "default" : "environment").field(entry.description).end();
+  }
+  return lines.length();
+}
+#pragma GCC visibility pop
