@@ -110,18 +110,18 @@ def merge(directory, ranks) -> list[dict]:
     collected = collect(directory, ranks)
     name_origin(collected)
     for finding in collected:
-        finding["way"] = _way(finding)
-        ends = _ends(finding, hosts)
+        finding["way"] = way(finding)
+        both = ends(finding, hosts)
         verdict = finding["evidence"].get("verdict", "")
         totals[finding["kind"]] = totals.get(finding["kind"], 0) + finding["count"]
         # A kind that is not known here, or has no hosts, is not lumped together: its sentences may mean anything.
-        known = finding["kind"] in KINDS and any(ends) and finding["kind"] != "divergence"
-        key = (finding["kind"], verdict, ends) if known else \
+        known = finding["kind"] in KINDS and any(both) and finding["kind"] != "divergence"
+        key = (finding["kind"], verdict, both) if known else \
             (finding["kind"],) if finding["kind"] == "systemic" else \
             (finding["kind"], finding["message"], tuple(finding["culprit_ranks"]))
         group = groups.get(key)
         if group is None:
-            groups[key] = dict(finding, verdict=verdict, hosts=list(ends), others=[])
+            groups[key] = dict(finding, verdict=verdict, hosts=list(both), others=[])
             continue
         group["count"] += finding["count"]
         group["reports"] += finding["reports"]
@@ -156,7 +156,7 @@ def name_followers(ordered: list[dict]):
     ordered.sort(key=lambda f: bool(f.get("follows")))  # stable: the cause first
 
 
-def _way(finding: dict) -> tuple[set, set]:
+def way(finding: dict) -> tuple[set, set]:
     """World ranks of the sending and of the receiving side."""
     evidence = finding["evidence"]
     way = _WAY.search(evidence.get("packet", ""))
@@ -168,7 +168,7 @@ def _way(finding: dict) -> tuple[set, set]:
     return set(finding["culprit_ranks"]), set(finding["victim_ranks"])
 
 
-def _ends(finding: dict, hosts: dict) -> tuple[str, str]:
+def ends(finding: dict, hosts: dict) -> tuple[str, str]:
     """(host of the sender, host of the receiver) as the evidence says, else from the ranks named; "" unknown. Of a
     collective: twice the host of the rank that is wrong, or the hosts of the two that disagree."""
     sender = receiver = ""

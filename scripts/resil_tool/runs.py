@@ -71,6 +71,13 @@ def directories(path: str) -> list[str]:
         return []
 
 
+def holds_reports(path: str) -> bool:
+    try:
+        return any(_OURS.match(name) for name in os.listdir(path))
+    except OSError:
+        return False
+
+
 def _run(path: str) -> Run | None:
     """None: no reports there."""
     try:

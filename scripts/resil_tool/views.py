@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from . import waits
+from . import hosts, waits
 
 
 def add_commands(commands, job_help: str) -> None:
     """Each with its options and `run`, which gives the exit status."""
-    for module in (waits,):
+    for module in (waits, hosts):
         module.add_command(commands, job_help)
