@@ -63,6 +63,7 @@ class Ring:
         self._sections: dict[str, Section] | None = None
         self._call_names: list[str] | None = None
         self._lanes: list[LaneHead] | None = None
+        self._module_list: list | None = None
 
     @staticmethod
     def _look_first(path: str):
@@ -254,8 +255,8 @@ class Ring:
                     totals[rank] = [a + b for a, b in zip(total, numbers)]
         return totals
 
-    def _call(self, lane: LaneHead, index: int) -> Call | None:
-        """Record number `index` of a lane, if it is still there."""
+    def _call(self, lane: LaneHead, index: int, steps: bool = False) -> Call | None:
+        """Record number `index` of a lane, if it is still there. `steps`: also where the program has begun a step."""
         if index < 0 or index + layout.K_RECORDS_PER_LANE < lane.head.head:
             return None
         raw = self.read(lane.offset + layout.LANE.offsets["records"]
@@ -263,14 +264,27 @@ class Ring:
         if len(raw) < layout.RECORD.size:
             return None
         r = layout.RECORD.unpack(raw)
-        if r.state not in (layout.RECORD_OPEN, layout.RECORD_DONE) or r.time == 0:
+        if r.time == 0 or (r.state not in (layout.RECORD_OPEN, layout.RECORD_DONE) and not (steps and r.state == layout.RECORD_STEP)):
             return None
+        if r.state == layout.RECORD_STEP:
+            name = self.entry("names", layout.NAME, r.aux)
+            return Call(clean(name.name) if name and name.name else "step", r.state, r.flags, "", 0, r.peer, r.tag, 1, r.bytes, 0, r.sequence,
+                        self.realtime(r.time), None, lane)
         comm = self.entry("comms", layout.COMM, r.comm) if r.comm else None
         name = clean(comm.name) if comm and comm.name else ("communicator %#x" % comm.id if comm and comm.id else "")
         rate = self.ticks_per_second()
         seconds = r.duration / rate if rate and 0 < r.duration < 1e20 else None
         return Call(self.call_name(r.call), r.state, r.flags, name, comm.handle if comm else 0, r.peer, r.tag,
                     max(1, r.repeat), r.bytes, r.site, r.sequence, self.realtime(r.time), seconds, lane)
+
+    def history(self, lane: LaneHead) -> list[Call]:
+        """All records of a lane that are still there, the oldest first: calls, finished or open, and the program's own steps."""
+        head, found = lane.head.head, []
+        for index in range(max(0, head - layout.K_RECORDS_PER_LANE), min(head, 2**62)):
+            call = self._call(lane, index, steps=True)
+            if call:
+                found.append(call)
+        return found
 
     def current_calls(self) -> list[Call]:
         """The outermost open call of every thread that is inside MPI, the longest first."""
@@ -335,6 +349,11 @@ class Ring:
         return [clean(module.path) for module in self._modules()]
 
     def _modules(self):
+        if self._module_list is None:
+            self._module_list = self._read_modules()
+        return self._module_list
+
+    def _read_modules(self):
         section = self.section("modules", layout.MODULE.size)
         raw = self.read(section.offset, min(section.entries, MAX_MODULES) * section.stride)
         at = layout.MODULE.offsets["path"]
