@@ -65,7 +65,7 @@ def run(options) -> int:
     if options.ranks:
         command = _with_launcher(options.ranks, command) + command
     launcher = launchers.identify(command[0])
-    for reason in _refusals(launcher, command):
+    for reason in refusals(launcher, command):
         if not options.force:
             raise Usage(reason)
         notes.append(reason)
@@ -158,7 +158,7 @@ def _srun_notes(command: list[str]) -> list[str]:
             "each other; --mpi=pmix or --mpi=pmi2 (srun --mpi=list)"]
 
 
-def _refusals(launcher, command: list[str]) -> list[str]:
+def refusals(launcher, command: list[str]) -> list[str]:
     """Why this cannot work, as far as it can be known on this node."""
     paths = launchers.programs(launcher.kind, command[1:]) if launcher else [launchers.executable(command[0])]
     reasons = []
