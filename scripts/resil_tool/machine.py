@@ -33,10 +33,10 @@ def library(path: str | None) -> list:
     if said:
         rows.append(("loader", "failed", "the loader says: %s" % said, "README.md, \"First run\", explains the loader's lines"))
     elif _preloaded("libresil.so"):
-        rows.append(("loader", "ok", "loads by its path, not by name; LD_PRELOAD=libresil.so alone needs its folder in the loader's "
-                     "path (ldconfig, module load)", ""))
+        rows.append(("loader", "ok", "loads by its path; for the name alone its folder must be in the loader's path (ldconfig, module "
+                     "load)", ""))
     else:
-        rows.append(("loader", "ok", "loads by its path, and by name: LD_PRELOAD=libresil.so", ""))
+        rows.append(("loader", "ok", "loads by its path, and by its name alone", ""))
     return rows
 
 
