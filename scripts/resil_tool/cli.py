@@ -8,7 +8,7 @@ import os
 import sys
 
 from . import REPORT_SCHEMA, dump, layout, place, record_diff, record_print, report, smoke, views
-from . import doctor, environment, launch
+from . import doctor, environment, launch, status
 from .job import Usage
 from .text import clean
 
@@ -70,7 +70,7 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("--version", action=Version)
     commands = top.add_subparsers(dest="chosen", metavar="COMMAND")
-    for command in (launch, environment, doctor):
+    for command in (launch, environment, doctor, status):
         command.add_command(commands)
     views.add_commands(commands, JOB_HELP)
     one = commands.add_parser("report", help="one screen about a job: verdict, ranks, calls, findings, coverage")
