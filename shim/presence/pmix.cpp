@@ -220,6 +220,12 @@ bool pmix_takes_status() {
   return space && (strncmp(space, "slurm.pmix.", 11) == 0 || strncmp(space, "prte", 4) == 0);
 }
 
+bool pmix_is_orte() {
+  const char* space = getenv("PMIX_NAMESPACE");
+  char* end = nullptr;
+  return space && *space && (strtoull(space, &end, 10), *end == 0);
+}
+
 void pmix_abort(int status) {
   using Abort = int(int status, const char* text, PmixProc* procs, size_t count);
   void* library = dlopen(kLibrary, RTLD_LAZY | RTLD_NOLOAD);

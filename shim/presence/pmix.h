@@ -22,6 +22,8 @@ bool openmpi_fence_collects();
 /// PMIx_Abort says. Where ranks of several nodes only leave with a status it is often another one: srun ends the others
 /// itself (143, 137), and Open MPI 5's ranks abort with 14 when they see one of them gone.
 bool pmix_takes_status();
+/// Whether ORTE (Open MPI 3 and 4) started this process.
+bool pmix_is_orte();
 
 /// Asks the server to end the job with this status; may wait for its answer. Does nothing where the MPI library has not
 /// initialised PMIx. Any thread, not in a signal handler.

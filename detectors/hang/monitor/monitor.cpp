@@ -118,7 +118,7 @@ bool merge(void*, uint16_t kind, void* accumulated, uint32_t* bytes, uint32_t ro
 
 /// Every node makes its ranks leave with exit status 92.
 void order_abort() {
-  action_tell_launcher();
+  action_tell_launcher(monitor->overlay != nullptr);
   if (monitor->overlay == nullptr) action_begin(monitor->watch);
   else overlay_order(monitor->overlay, static_cast<uint16_t>(Order::kAbort), nullptr, 0);
 }

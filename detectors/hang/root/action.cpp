@@ -22,9 +22,18 @@ constexpr double kTurn = 0.02;
 constexpr long kForLauncher = 1500;  // ms that a rank leaves its launcher to end it; less than kPatience
 constexpr long kForOrders = 200;  // ms until all nodes have the order, before the launcher is asked
 
+/// Who ends the ranks. Written in MPI_Init.
+enum class EndedBy : uint8_t {
+  kRanks,  ///< each itself, at once
+  kTold,  ///< the launcher, by PMIx_Abort
+  kOne  ///< the launcher, since the root has left
+} ended_by;
+
 double begun_at;  // 0: not under way
+double first_at;  // of the root, EndedBy::kOne: when it leaves
 bool killed;
-bool launcher_ends;  // written in MPI_Init
+
+bool launcher_ends() { return ended_by != EndedBy::kRanks; }
 
 void wait_milliseconds(long milliseconds) {
   timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
@@ -32,12 +41,14 @@ void wait_milliseconds(long milliseconds) {
 }
 
 /// The ring says what happened; nothing else may be done in here.
-void leave_at_once(int) {
+[[noreturn]] void leave(bool wait_for_launcher) {
   runtime.header->exit_status = kExitHang;
   runtime.header->phase = static_cast<uint32_t>(ring::Phase::kStopped);
-  if (launcher_ends) wait_milliseconds(kForLauncher);
+  if (wait_for_launcher) wait_milliseconds(kForLauncher);
   _exit(kExitHang);
 }
+
+void handler(int) { leave(launcher_ends()); }
 
 bool lives(const Watched& watched) {
   return watched.header != nullptr && watched.pid > 0 && watched.pid != runtime.pid &&
@@ -61,22 +72,27 @@ uint32_t send_all(Watch& watch, int signal) {
 }  // namespace
 
 int action_install() {
-  launcher_ends = pmix_takes_status();
+  if (pmix_takes_status()) ended_by = EndedBy::kTold;
+  else if (pmix_is_orte()) ended_by = EndedBy::kOne;
   for (int number = SIGRTMAX - 1; number > SIGRTMIN + 2; --number) {
     struct sigaction before;
     if (sigaction(number, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL)
       continue;
     struct sigaction action = {};
-    action.sa_handler = leave_at_once;
+    action.sa_handler = handler;
     action.sa_flags = SA_ONSTACK;
     if (sigaction(number, &action, nullptr) == 0) return number;
   }
   return 0;
 }
 
-void action_tell_launcher() {
+void action_tell_launcher(bool several_nodes) {
   static bool told;
-  if (launcher_ends && !told)
+  if (ended_by == EndedBy::kOne && !told) {
+    told = true;
+    first_at = monotonic_seconds() + (several_nodes ? kForOrders / 1e3 : 0);
+  }
+  if (ended_by == EndedBy::kTold && !told)
     told = helper_thread_start("resil-abort", [] {
       wait_milliseconds(kForOrders);
       pmix_abort(kExitHang);  // may never return, when MPI's own thread is stopped there: so a thread of its own
@@ -91,6 +107,7 @@ void action_begin(Watch& watch) {
 
 double action_step(Watch& watch, double now) {
   if (begun_at == 0) return -1;
+  if (first_at != 0 && now >= first_at) leave(false);
   uint32_t alive = 0;
   for (uint32_t i = 0; i < watch.count; ++i) alive += lives(watch.watched[i]);
   if (alive == 0 || (killed && now - begun_at > kPatience + kAfterKill)) return 0;
@@ -101,9 +118,6 @@ double action_step(Watch& watch, double now) {
   return kTurn;
 }
 
-void action_end() {
-  leave_at_once(0);
-  __builtin_unreachable();
-}
+void action_end() { leave(launcher_ends()); }
 
 }  // namespace resil::hang
