@@ -263,31 +263,45 @@ def run(mpi, ranks, command, env=None, preload=True, timeout=60, options=(), cwd
     given, directory = directory, directory or os.path.join(scratch(), "report")
     environment = rank_environment(preload, directory, env, tools_before, tools_after)
     line = launcher(mpi, ranks, environment, options) + list(command)
+    fresh = not os.path.exists(directory)
     inherited = environment if spawns and mpi == "openmpi" and openmpi_version() >= (5,) else None
-    for _ in range(3):
+    for left in (2, 1, 0):
         result = start(line, directory, env=inherited, timeout=timeout, cwd=cwd, stdin=stdin)
-        if given or not _crashed_by_itself(mpi, result):
+        why = left and (not given or fresh) and _native_defect(mpi, result)
+        if not why:
             break
-        print(f"run again: Open MPI 5.0.7 crashed in btl/sm, as it does natively: {' '.join(command)}", flush=True)
+        print(f"run again: {why}, as it does natively: {' '.join(command)}", flush=True)
         remove_rings(directory)
         shutil.rmtree(directory, ignore_errors=True)
     return result
 
 
-def _crashed_by_itself(mpi, result):
-    """In MPI_Win_allocate of 5.0.7, without the library in 5 of 40 runs of rma_checks: docs/PLATFORMS.md."""
-    return (mpi == "openmpi" and result.returncode == 139 and openmpi_version()[:2] == (5, 0)
-            and b"mca_btl_sm_poll_handle_frag" in result.stdout + result.stderr)
+def _native_defect(mpi, result):
+    """What of an MPI's own has ended the job otherwise than the program would: docs/PLATFORMS.md. None: nothing known."""
+    if mpi != "openmpi":
+        return None
+    if (result.returncode == 139 and openmpi_version()[:2] == (5, 0)
+            and b"mca_btl_sm_poll_handle_frag" in result.stdout + result.stderr):
+        return "Open MPI 5.0.7 crashed in btl/sm"  # in MPI_Win_allocate, in 5 of 40 runs of rma_checks
+    if openmpi_version()[:2] == (4, 1) and result.timed_out and "PMIx_server_finalize" in result.standing:
+        return "Open MPI 4.1's launcher hung after the last rank had ended"
+    return None
+
+
+def _launcher_alone(process, mark):
+    """Of the job nothing but the launcher is left."""
+    return _carriers(mark) == [process.pid]
 
 
 def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):
     """Runs any command line under the same rules as run()."""
     mark = secrets.token_hex(8)
     began = time.monotonic()
+    is_launcher = os.path.basename(line[0]) == "mpirun.openmpi"
     process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd,
                                env=clean_environment({MARK: mark, **(env or {})}), start_new_session=True)
     try:
-        stdout, stderr = patience.communicate(process, stdin, timeout)
+        stdout, stderr = patience.communicate(process, stdin, timeout, stuck=lambda: is_launcher and _launcher_alone(process, mark))
         returncode, standing = process.returncode, ""
     except subprocess.TimeoutExpired:
         standing = _standing(mark)

@@ -107,7 +107,7 @@ def main(build, mpi):
 
         def run(preload):
             # Two ranks: where several fail at once, Open MPI 4.1.4's launcher itself crashes in one of five runs, with the
-            # library or without, and leaves ranks behind. Rarely it hangs there, and that of 5.0.7 crashes.
+            # library or without, and leaves ranks behind; that of 5.0.7 crashes rarely.
             for _ in range(5):
                 directory = os.path.join(jobs.scratch(), "report")
                 result = jobs.run(mpi, 2, program, env=settings if preload else None, preload=preload, directory=directory)
