@@ -127,7 +127,9 @@ def tell(directory, ranks, now: float | None = None) -> dict:
     start = min((rank.start_time for rank in ranks if rank.start_time), default=None)
     end, exact = (now, True) if alive else _end(ranks, log, directory)
     told = {"seconds": max(0.0, end - start) if start and end else None, "end_known": exact, "still_seconds": None, "stands": False,
-            "inside": [], "outside": [], "polling": [], "senders": {}, "accused": "", "slurm": "", "log": log[-200:]}
+            "inside": [], "outside": [], "polling": [], "senders": {}, "accused": "", "slurm": ""}
+    for rank in gone:
+        _until(rank, end)
     those = alive or gone
     seen = len(ranks) >= sum(directory.expected.values()) and not any(rank.state == "unknown" for rank in ranks) \
         and not directory.rankless  # who cannot be seen may move
@@ -148,6 +150,16 @@ def tell(directory, ranks, now: float | None = None) -> dict:
         told["accused"] = accusations[-1]
     told["slurm"] = slurm_reason(ranks, [sender for sender, _ in told["senders"]])
     return told
+
+
+def _until(rank, end: float) -> None:
+    """A rank that was ended lasted as long as the job, as far as anybody knows, and its open calls with it."""
+    if not rank.from_ring or rank.outcome != "running" or not rank.start_time or end < rank.start_time:
+        return
+    rank.seconds = end - rank.start_time
+    for name, start in rank.open_calls:
+        if start < end:
+            rank.calls.setdefault(name, [0, 0.0, 0])[1] += end - start
 
 
 def _stands(alive, inside, outside) -> tuple[bool, list]:

@@ -59,7 +59,7 @@ def rank_report(rank, size, outcome, now):
 
 def ring(rank, size, now):
     """A rank in a barrier for STILL seconds; the culprit is outside. SIGTERM came at the end."""
-    done = [support.record("MPI_Allreduce", STILL + 0.01 * (40 - i), None, 0.002, sequence=i + 1, site=0x401100) for i in range(40)]
+    done = [support.record("MPI_Allreduce", STILL + 0.01 * (40 - i), None, 0.002, sequence=i + 1, site=0x401100, bytes_=8 << i % 12) for i in range(40)]
     inside = rank != CULPRIT % size
     if inside:
         done.append(support.record("MPI_Barrier", STILL, None, state=layout.RECORD_OPEN, sequence=41, site=0x401234))
