@@ -103,6 +103,12 @@ RESIL_MESSAGE(value_not_allowed, log, "resil: %s='%s%s': %s%s%s%s; allowed: %s%s
               "Take one of the allowed values, which docs/CONFIGURATION.md explains, or unset the variable.");
 RESIL_MESSAGE(unknown_variable, log, "resil: %s is not a variable of resil and has no effect%s%.*s%s.",
               "A variable in the environment begins with RESIL_ and is none.", "Correct its name, or unset it.");
+RESIL_MESSAGE(site_line, log, "resil: %s, line %zu: '%s': %s%s%s%s; the line is ignored.",
+              "A line of the site's file of settings cannot be meant. Jobs run as if it were not there.",
+              "Tell the administrator; docs/INSTALL.md has the form of the file.");
+RESIL_MESSAGE(site_file, log, "resil: %s is not used: %s.",
+              "The site's file of settings, or the one that RESIL_CONF names, is not believed or cannot be read.",
+              "It must be a regular file of root's or of the user's, to which nobody else may write.");
 RESIL_MESSAGE(more_unknown_variables, log, "resil: %zu more RESIL_ variables are not known; they have no effect.",
               "As core.unknown_variable, for more than sixteen.", "As there.");
 RESIL_PHRASE(further_findings, "further findings of this rank go to its report only");

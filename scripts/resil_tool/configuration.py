@@ -21,7 +21,8 @@ class Variable:
     allowed: str      # words and ranges separated by |, or a phrase
     default: str
     value: str        # in effect
-    origin: str       # default, environment
+    origin: str       # default, environment, or the site's file
+    limit: str        # what the site leaves to users of `allowed`; "" all
     description: str
 
     @property

@@ -73,7 +73,8 @@ def _details(chosen: list) -> list[str]:
     for one in chosen:
         lines += [colour(one.name, "1")]
         for label, text in (("value", "%s (%s)" % (clean(one.value, 200) or "none", one.origin)),
-                            ("default", one.default or "none"), ("values", one.values), ("meaning", one.description)):
+                            ("default", one.default or "none"), ("values", one.values),
+                            *([("limit", one.limit.replace("|", ", ") + " (of this site)")] if one.limit else []), ("meaning", one.description)):
             lines += textwrap.wrap(clean(text, 2000), WIDTH, initial_indent="  " + label.ljust(9), subsequent_indent=" " * 11,
                                    break_on_hyphens=False)
     return lines

@@ -105,7 +105,7 @@ void after_fork_in_child() {
 
 void read_configuration() {
   ConfigError error;
-  if (!config_load(environ, &error)) stop_configuration(identity, error.line, -1);
+  if (!config_load(environ, &error, site_file_read(environ))) stop_configuration(identity, error.line, -1);
   if (identity.rank <= 0)
     for (size_t i = 0; i < config_warning_count(); ++i) log_raw(config_warning(i));
 }

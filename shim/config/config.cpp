@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration table. May touch only its own fixed arrays; reads the environment it is given and nothing else.
+// The configuration table. May touch only its own fixed arrays; reads the environment and the site's text that it is
+// given and nothing else.
 #include "shim/config/config.h"
 
 #include <cstdio>
@@ -8,6 +9,7 @@
 
 #include "shim/call/module_list.h"
 #include "shim/config/config_value.h"
+#include "shim/config/site_file.h"
 #include "shim/messages.h"
 
 namespace resil {
@@ -15,8 +17,11 @@ namespace {
 
 constexpr char kModeName[] = "RESIL_MODE";
 constexpr char kAddedMode[] = "RESIL_MODE+";
+constexpr char kConfName[] = "RESIL_CONF";
 /// Variables that resil's own programs set for each other; never reported as unknown.
 constexpr char kInternalPrefix[] = "RESIL_INTERNAL_";
+/// What module files of package managers (Spack, EasyBuild) set for any package; likewise.
+constexpr const char* kOfModuleFiles[] = {"RESIL_ROOT", "RESIL_VERSION"};
 
 constexpr ConfigEntry kCore[] = {
     {kModeName, ConfigType::kChoices, "off|watch", "watch",
@@ -32,21 +37,27 @@ constexpr ConfigEntry kCore[] = {
     {"RESIL_LOG", ConfigType::kChoice, "quiet|info|debug", "info",
      "What is printed on standard error: `quiet` only findings and errors, `info` one closing line more, `debug` notes "
      "for the developers of resil."},
+    {kConfName, ConfigType::kText, "a file, or off", kSiteFile,
+     "Settings of the site, below those of the environment, and limits to these: docs/INSTALL.md. Read once in "
+     "MPI_Init. "
+     "Believed if it belongs to root or to the user, and nobody else may write to it."},
     {"RESIL_NODE_RANKS", ConfigType::kInteger, "1..1048576|off", "off",
      "Pretend that every N ranks share a node (for tests)."},
 };
 
 constexpr size_t kMaxValues = 96;
 constexpr size_t kMaxWarnings = 16;
-constexpr size_t kWarningBytes = 160;
+constexpr size_t kWarningBytes = 256;
+constexpr char kBeyondLimit[] = "beyond what this site allows";
 constexpr char kTooLong[] = "too long (all values together may take 8000 bytes)";
 
 struct Value {
   const ConfigEntry* entry;
   const char* allowed;  ///< entry->allowed, with the added modes for RESIL_MODE
+  const char* limit;  ///< alternatives that the site leaves to users; null: all
   const char* text;
   ParsedValue parsed;
-  bool is_default;
+  ConfigOrigin origin;
 };
 
 struct Table {
@@ -87,7 +98,8 @@ bool parse(Value* value, Slice text, ValueProblem* problem) {
     if (is_mode(*value) && problem->what == kNotAllowed) problem->what = "not a mode";
     return false;
   }
-  if (!value->is_default && value->entry->check && !value->entry->check(text, problem)) return false;
+  if (value->origin != ConfigOrigin::kDefault && value->entry->check && !value->entry->check(text, problem))
+    return false;
   if (value->entry->type != ConfigType::kChoices) return true;
   uint64_t& set = value->parsed.choices;
   if (is_mode(*value) && !(set >> word_index(value->allowed, slice_of("off")) & 1))
@@ -105,7 +117,8 @@ void describe(const Value& value, Slice given, const ValueProblem& problem, Conf
   const Slice& part = problem.part;
   char words[sizeof error->line];
   Text list(words, sizeof words);
-  if (value.entry->type == ConfigType::kSignal) list.add(kSignalNames);
+  if (problem.what == kBeyondLimit) add_words(list, value.limit, ", ");
+  else if (value.entry->type == ConfigType::kSignal) list.add(kSignalNames);
   else if (value.entry->type == ConfigType::kSwitch) list.add("0, 1");
   else add_words(list, value.allowed, ", ");
   const bool hint = problem.hint[0] != 0;
@@ -125,7 +138,7 @@ void add_entry(const ConfigEntry& entry) {
   value.entry = &entry;
   value.allowed = entry.allowed;
   value.text = entry.default_value;
-  value.is_default = true;
+  value.origin = ConfigOrigin::kDefault;
 }
 
 /// "off|watch" and every "RESIL_MODE+".
@@ -141,6 +154,8 @@ void add_modes() {
 }
 
 void warn_unknown(Slice name) {
+  for (const char* other : kOfModuleFiles)
+    if (name == other) return;
   if (table.warning_count == kMaxWarnings) {
     ++table.unknown;
     snprintf(table.warnings[kMaxWarnings - 1], kWarningBytes, messages::core::more_unknown_variables,
@@ -159,14 +174,112 @@ void warn_unknown(Slice name) {
     table.warnings[table.warning_count - 1][0] = 0;
 }
 
+/// Whether every word that the user chose, or the number, is among what the site leaves to users.
+bool within_limit(const Value& value) {
+  if (!value.limit) return true;
+  switch (value.entry->type) {
+    case ConfigType::kInteger:
+    case ConfigType::kReal: {
+      if (word_index(value.limit, slice_of(value.text)) >= 0) return true;
+      Slice rest = slice_of(value.limit), part;
+      double low, high;
+      while (next_part(&rest, '|', &part))
+        if (parse_range(part, &low, &high) && value.parsed.real >= low && value.parsed.real <= high) return true;
+      return false;
+    }
+    case ConfigType::kChoices: {
+      Slice rest = slice_of(value.text), part;
+      while (next_part(&rest, ',', &part))  // watch is part of every mode but off, asked for or not
+        if (word_index(value.limit, part) < 0 && !(is_mode(value) && part == "watch")) return false;
+      return true;
+    }
+    case ConfigType::kSignal: {  // SIGUSR1 is USR1
+      Slice rest = slice_of(value.limit), part;
+      char name[16];
+      while (next_part(&rest, '|', &part)) {
+        Text(name, sizeof name).add(part);
+        if (signal_number(name) == value.parsed.integer) return true;
+      }
+      return false;
+    }
+    default: return word_index(value.limit, slice_of(value.text)) >= 0;
+  }
+}
+
+/// A limit must itself be made of what the table allows.
+bool good_limit(const Value& value, Slice limit) {
+  Slice rest = limit, part;
+  while (next_part(&rest, '|', &part)) {
+    double low, high;
+    ParsedValue parsed;
+    ValueProblem ignored;
+    const ConfigType type = value.entry->type;
+    const bool number = type == ConfigType::kInteger || type == ConfigType::kReal;
+    if (type == ConfigType::kText || !part.size) return false;
+    if (number && parse_range(part, &low, &high)) continue;
+    if (!parse_value(type, value.allowed, part, &parsed, &ignored)) return false;
+  }
+  return limit.size != 0;
+}
+
+void warn_line(const SiteFile& file, size_t number, const char* what, Slice about, const char* hint = "") {
+  if (table.warning_count == kMaxWarnings) return;
+  char shown[80], path[80];  // without control characters
+  Text(shown, sizeof shown).add(about.size > 64 ? Slice{about.data, 64} : about);
+  Text(path, sizeof path).add(file.path);
+  if (snprintf(table.warnings[table.warning_count++], kWarningBytes, messages::core::site_line, path, number, shown,
+               what, *hint ? " (did you mean " : "", hint, *hint ? "?)" : "") < 0)
+    table.warnings[table.warning_count - 1][0] = 0;
+}
+
+/// A line of the site's file: what cannot be meant is named, and ignored.
+void take_line(const SiteFile& file, size_t number, const SiteLine& line) {
+  if (line.kind == SiteLine::kNothing) return;
+  if (line.kind == SiteLine::kMalformed) return warn_line(file, number, "not NAME=VALUE", line.name);
+  Value* value = find(line.name);
+  if (!value || value->entry->name == static_cast<const char*>(kConfName))
+    return warn_line(file, number, value ? "cannot be set in the file" : "not a variable of resil", line.name);
+  if (line.kind == SiteLine::kLimit) {
+    const char* kept = good_limit(*value, line.value) ? keep(line.value) : nullptr;
+    if (!kept) return warn_line(file, number, "not a limit of that variable", line.value);
+    value->limit = kept;
+    return;
+  }
+  if (value->origin != ConfigOrigin::kDefault) return warn_line(file, number, "set twice", line.name);
+  const Value before = *value;
+  ValueProblem problem;
+  value->origin = ConfigOrigin::kSite;
+  value->text = keep(line.value);
+  if (!value->text) problem.what = kTooLong;
+  else if (parse(value, line.value, &problem)) return;
+  *value = before;
+  warn_line(file, number, problem.what, line.value, problem.hint);
+}
+
+void take_file(const SiteFile& file) {
+  if (file.problem != nullptr && table.warning_count < kMaxWarnings) {
+    char shown[96];
+    Text(shown, sizeof shown).add(file.path);
+    if (snprintf(table.warnings[table.warning_count++], kWarningBytes, messages::core::site_file, shown, file.problem) <
+        0)
+      table.warnings[table.warning_count - 1][0] = 0;
+  }
+  Slice rest = file.text, line;
+  for (size_t number = 1; rest.data != nullptr && next_part(&rest, '\n', &line); ++number)
+    take_line(file, number, site_line(line));
+}
+
 bool set_value(Value* value, Slice given, ConfigError* error) {
   ValueProblem problem;
-  value->is_default = false;
+  value->origin = ConfigOrigin::kEnvironment;
   // Paths may begin with a blank; everything else is read without blanks at the ends.
   Slice text = value->entry->type == ConfigType::kText ? given : trimmed(given);
   value->text = keep(text);
   if (!value->text) problem.what = kTooLong;
-  if (value->text && parse(value, text, &problem)) return true;
+  if (value->text && parse(value, text, &problem)) {
+    if (within_limit(*value)) return true;
+    problem.what = kBeyondLimit;
+  }
   describe(*value, given, problem, error);
   value->text = value->entry->default_value;
   return false;
@@ -174,7 +287,7 @@ bool set_value(Value* value, Slice given, ConfigError* error) {
 
 }  // namespace
 
-bool config_load(char* const* environment, ConfigError* error) {
+bool config_load(char* const* environment, ConfigError* error, const SiteFile& site) {
   memset(&table, 0, sizeof table);
   error->line[0] = 0;
   for (const ConfigEntry& entry : kCore) add_entry(entry);
@@ -186,6 +299,7 @@ bool config_load(char* const* environment, ConfigError* error) {
     ValueProblem ignored;  // a text default may not parse; others are proved to parse by the unit test
     parse(&table.values[i], slice_of(table.values[i].text), &ignored);
   }
+  take_file(site);
   bool good = true;
   for (; environment && *environment; ++environment) {
     if (strncmp(*environment, "RESIL_", 6) != 0) continue;
@@ -196,7 +310,8 @@ bool config_load(char* const* environment, ConfigError* error) {
     if (strncmp(*environment, kInternalPrefix, sizeof kInternalPrefix - 1) == 0) continue;
     Value* value = find(name);
     if (!value) warn_unknown(name);
-    else if (trimmed(text).size && value->is_default && good) good = set_value(value, text, error);
+    else if (trimmed(text).size && value->origin != ConfigOrigin::kEnvironment && good)
+      good = set_value(value, text, error);
   }
   return good;
 }
@@ -225,14 +340,14 @@ bool config_has(const char* name, const char* choice) {
 
 bool config_is_default(const char* name) {
   const Value* value = find(name);
-  return !value || value->is_default;
+  return !value || value->origin == ConfigOrigin::kDefault;
 }
 
 size_t config_count() { return table.count; }
 
 ConfigValue config_at(size_t index) {
   const Value& value = table.values[index];
-  return {value.entry, value.allowed, value.text, value.is_default};
+  return {value.entry, value.allowed, value.text, value.origin == ConfigOrigin::kDefault, value.origin, value.limit};
 }
 
 size_t config_warning_count() { return table.warning_count; }

@@ -20,6 +20,7 @@
 
 #include "shim/call/module.h"
 #include "shim/config/config_parse.h"
+#include "shim/config/site_file.h"
 
 namespace resil {
 
@@ -30,8 +31,9 @@ struct ConfigError {
 
 /// Reads the RESIL_ variables of `environment` (null-terminated array of NAME=VALUE; the first of equal names counts;
 /// an empty value counts as unset). False: `error` is filled and nothing must be looked up but defaults. Calling it
-/// again starts over.
-bool config_load(char* const* environment, ConfigError* error);
+/// again starts over. `site` is below the environment: its defaults count where the environment has none, its lines
+/// that cannot be meant become warnings, and what is beyond its limits is not allowed.
+bool config_load(char* const* environment, ConfigError* error, const SiteFile& site = {});
 
 /// Value as text: what the user wrote, else the default. kChoices: the choices in the table's order, joined by commas,
 /// with `watch` added for RESIL_MODE. Unknown names: "".
@@ -46,8 +48,10 @@ double config_real(const char* name);
 /// Whether `choice` is set in a kChoices list or is the value of a kChoice.
 bool config_has(const char* name, const char* choice);
 
-/// Whether the value is the default because the user gave none. Unknown names: true.
+/// Whether the value is the default because neither the user nor the site gave one. Unknown names: true.
 bool config_is_default(const char* name);
+
+enum class ConfigOrigin : uint8_t { kDefault, kSite, kEnvironment };
 
 /// Values for the report and for documentation, in the order core, modules. `allowed` has the added modes in it.
 struct ConfigValue {
@@ -55,12 +59,14 @@ struct ConfigValue {
   const char* allowed;
   const char* text;
   bool is_default;
+  ConfigOrigin origin;
+  const char* limit;  ///< what the site leaves to users of `allowed`; null: all
 };
 size_t config_count();
 ConfigValue config_at(size_t index);
 
-/// Unknown RESIL_ variables, each as one line for standard error ("resil: ... is not a variable ..."); at most 16,
-/// the last one says how many more there were.
+/// Unknown RESIL_ variables and lines of the site's file that cannot be meant, each as one line for standard error
+/// ("resil: ... is not a variable ..."); at most 16, the last one says how many more there were.
 size_t config_warning_count();
 const char* config_warning(size_t index);
 

@@ -45,26 +45,41 @@ const char* type_name(ConfigType type) {
   return "";
 }
 
+const char* origin_name(ConfigOrigin origin, const SiteFile& site) {
+  switch (origin) {
+    case ConfigOrigin::kDefault: return "default";
+    case ConfigOrigin::kSite: return site.path;
+    case ConfigOrigin::kEnvironment: return "environment";
+  }
+  return "";
+}
+
 }  // namespace
 }  // namespace resil
 
 #pragma GCC visibility push(default)
 /// What `environment` (null-terminated array of NAME=VALUE) means, as lines of fields: "variable", name, type, allowed,
-/// default, value in effect, origin, description; "warning", text; "error", text. Bytes needed, of which at most `size`
+/// default, value in effect, origin, limit of the site,
+/// description; "warning", text; "error", text. Bytes needed, of which at most `size`
 /// are written; 0 in a process that the library is attached to. One thread at a time.
 extern "C" size_t resil_configuration(char* const* environment, char* buffer, size_t size) {
   using namespace resil;
   if (runtime_attached()) return 0;
   ConfigError error;
   Lines lines(buffer, size);
-  if (!config_load(environment, &error)) { lines.field("error").field(error.line).end(); }
+  const SiteFile site = site_file_read(environment);
+  if (!config_load(environment, &error, site)) { lines.field("error").field(error.line).end(); }
   for (size_t i = 0; i < config_warning_count(); ++i) { lines.field("warning").field(config_warning(i)).end(); }
   for (size_t i = 0; i < config_count(); ++i) {
     const ConfigValue value = config_at(i);
     const ConfigEntry& entry = *value.entry;
     lines.field("variable").field(entry.name).field(type_name(entry.type));
     lines.field(entry.type == ConfigType::kSignal ? kSignalNames : value.allowed).field(entry.default_value);
-    lines.field(value.text).field(value.is_default ? "default" : "environment").field(entry.description).end();
+    lines.field(value.text)
+        .field(origin_name(value.origin, site))
+        .field(value.limit != nullptr ? value.limit : "")
+        .field(entry.description)
+        .end();
   }
   return lines.length();
 }

@@ -66,7 +66,10 @@ void config_print_markdown(int fd) {
   out.add("<!-- Written by resil-config-doc from the library's table; a test compares. Do not edit. -->\n\n");
   out.add("All settings are environment variables, read once in MPI_Init. A value that is not allowed stops the job\n");
   out.add("with one line on standard error and exit status 93. A variable that begins with `RESIL_` and is not in\n");
-  out.add("this table is reported with the nearest name and has no effect. An empty value counts as not set.\n\n");
+  out.add("this table is reported with the nearest name and has no effect. An empty value counts as not set.\n");
+  out.add(
+      "Below the environment there is a file of the site, `/etc/resil.conf`, if it exists: "
+      "[INSTALL.md](INSTALL.md#site).\n\n");
   out.add("| variable | values | default | meaning |\n|---|---|---|---|\n");
   for (size_t i = 0; i < config_count(); ++i) {
     ConfigValue value = config_at(i);

@@ -79,6 +79,14 @@ void config(const uint8_t* data, size_t size) {
   std::vector<std::string> texts = texts_of(in, 64);
   ConfigError error;
   memset(&error, 'x', sizeof(error));
+  std::string lines;
+  for (const std::string& text : texts) lines += text + "\n";
+  SiteFile site;
+  site.path = "site";
+  site.text = {lines.data(), lines.size()};
+  std::vector<std::string> nothing;
+  must(config_load(environment_of(nothing).data(), &error, site), "a site's file ends no job");
+  for (size_t i = 0; i < config_warning_count(); ++i) must_be_a_line(config_warning(i), "a warning is one line");
   const bool good = config_load(environment_of(texts).data(), &error);
   must_end(error.line, sizeof(error.line), "an error is a text");
   must(good == (error.line[0] == 0), "an error is said when there is one, and only then");

@@ -71,9 +71,42 @@ def run_refuses():
     assert done.returncode == 0 and done.stdout == b"started\n" and b"RESIL_TYPO" in done.stderr, done.stderr
 
 
+def site_file(text, mode=0o644):
+    path = os.path.join(jobs.scratch(), "resil.conf")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    os.chmod(path, mode)
+    return path
+
+
+def site():
+    """Below the environment, with its origin; limits hold; what is not to be believed is not."""
+    path = site_file("RESIL_HANG=abort\nRESIL_LOG=quiet\nlimit RESIL_MODE=watch|checksum\n")
+    status, found, variables = table(RESIL_CONF=path, RESIL_LOG="info")
+    assert status == 0 and not found["warnings"], found
+    assert (variables["RESIL_HANG"]["value"], variables["RESIL_HANG"]["origin"]) == ("abort", path), variables["RESIL_HANG"]
+    assert (variables["RESIL_LOG"]["value"], variables["RESIL_LOG"]["origin"]) == ("info", "environment"), variables["RESIL_LOG"]
+    assert variables["RESIL_MODE"]["limit"] == "watch|checksum", variables["RESIL_MODE"]
+    status, found, _ = table(RESIL_CONF=path, RESIL_MODE="record")
+    assert status == 1 and "beyond what this site allows; allowed: watch, checksum." in found["error"], found
+    assert resil("run", "--record", "echo", RESIL_CONF=path).returncode == 2
+    _, _, variables = table(RESIL_CONF="off")
+    assert variables["RESIL_HANG"]["origin"] == "default", variables["RESIL_HANG"]
+    pipe = os.path.join(jobs.scratch(), "pipe")
+    os.mkfifo(pipe)  # a plain open would wait for a writer
+    for path, words in ((site_file("RESIL_HANG=abort", 0o666), "others may write"), (os.path.dirname(path), "no regular file"),
+                        (path + "-", "no such file"), (site_file("#" * 9000), "8192"), (pipe, "no regular file"), ("/dev/zero", "")):
+        status, found, variables = table(RESIL_CONF=path)
+        assert status == 1 and words in found["warnings"][0] and variables["RESIL_HANG"]["origin"] == "default", (path, found)
+    if os.geteuid() == 0:
+        path = site_file("RESIL_HANG=abort")
+        os.chown(path, 1, 1)
+        assert "another user" in table(RESIL_CONF=path)[1]["warnings"][0]
+
+
 def main():
     return run_checks([("env: every variable", every_variable), ("env: values in effect", in_effect),
-                       ("env: what is wrong", what_is_wrong), ("run: settings that are not allowed", run_refuses)])
+                       ("env: what is wrong", what_is_wrong), ("a site's file", site), ("run: settings that are not allowed", run_refuses)])
 
 
 if __name__ == "__main__":

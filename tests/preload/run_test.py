@@ -91,6 +91,21 @@ def why_do_runs_differ(place):
     assert "record" in modes[0] and "verify" in modes[1], modes
 
 
+def site_file(place):
+    """A site's defaults hold in the ranks, below the user's environment; a wrong line is named once, and ends nothing."""
+    path = os.path.join(place.path, "resil.conf")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("RESIL_MODE=checksum\nRESIL_HANG=abort\nRESIL_BLAME=ful\n")
+    result, lines, found = place.run("--set", "hang=report", "mpirun", "-n", "2", "./app", RESIL_CONF=path)
+    assert result.returncode == 0 and len(lines) == 2 and len(found) == 2, result.text()
+    for rank in (0, 1):
+        config = found[rank]["config"]
+        assert config["RESIL_MODE"] == "watch,checksum" and config["RESIL_HANG"] == "report", config
+        assert config["RESIL_BLAME"] == "cheap", config
+    named = [line for line in result.stderr.decode().splitlines() if "line 3: 'ful'" in line]
+    assert len(named) == 2 and "(did you mean full?)" in named[0], result.text()  # by the command, and by rank 0
+
+
 def launcher_of_another_mpi(place, other):
     if not other:
         raise LeftOut("one MPI only")
@@ -107,6 +122,7 @@ def main(mpi, *others):
         ("two programs", lambda: two_programs(place)),
         ("what the site preloads", lambda: site_s_preload(place)),
         ("why do runs differ", lambda: why_do_runs_differ(place)),
+        ("a site's file", lambda: site_file(place)),
         ("a launcher of another MPI", lambda: launcher_of_another_mpi(place, others))])
 
 

@@ -107,6 +107,103 @@ TEST_CASE("defaults, types and lookups") {
   CHECK(resil::config_is_default("RESIL_LOG"));
 }
 
+namespace {
+
+/// As load(), with a site's file of these lines.
+Loaded load_with(const char* lines, std::vector<std::string> variables) {
+  fake_modules = {&kDump, &kCheck, &kRecord};
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  resil::SiteFile site;
+  site.path = "/etc/resil.conf";
+  site.text = resil::slice_of(lines);
+  Loaded result;
+  result.good = resil::config_load(environment.data(), &result.error, site);
+  return result;
+}
+
+std::string warning(size_t index) { return resil::config_warning(index); }
+
+}  // namespace
+
+TEST_CASE("a site's file is below the environment") {
+  REQUIRE(load_with("# defaults\n\n RESIL_CHECKSUM = strict \nRESIL_DIR=/scratch/a b\nRESIL_MODE=checksum",
+                    {"RESIL_MODE=record"})
+              .good);
+  CHECK(text("RESIL_CHECKSUM") == "strict");
+  CHECK(resil::config_has("RESIL_CHECKSUM", "strict"));
+  CHECK(text("RESIL_DIR") == "/scratch/a b");
+  CHECK(text("RESIL_MODE") == "watch,record");
+  CHECK_FALSE(resil::config_is_default("RESIL_CHECKSUM"));
+  CHECK(resil::config_warning_count() == 0);
+  for (size_t i = 0; i < resil::config_count(); ++i) {
+    const resil::ConfigValue value = resil::config_at(i);
+    const std::string name = value.entry->name;
+    const auto wanted = name == "RESIL_MODE"                              ? resil::ConfigOrigin::kEnvironment
+                        : name == "RESIL_CHECKSUM" || name == "RESIL_DIR" ? resil::ConfigOrigin::kSite
+                                                                          : resil::ConfigOrigin::kDefault;
+    CHECK(value.origin == wanted);
+  }
+  const uint64_t with = resil::config_hash();
+  REQUIRE(load_with("", {"RESIL_MODE=record", "RESIL_CHECKSUM=strict"}).good);
+  CHECK(resil::config_hash() == with);  // ranks that mean the same agree, wherever it is written
+}
+
+TEST_CASE("lines of a site's file that cannot be meant are named and end no job") {
+  REQUIRE(
+      load_with("RESIL_MODE=chekcsum\nnonsense\nRESIL_TYPO=1\nRESIL_CONF=/x\nlimit RESIL_DIR=/x\nlimit RESIL_MODE=all\n"
+                "RESIL_LOG=quiet\nRESIL_LOG=info\nlimit RESIL_DRAIN_SECONDS=\nRESIL_HANG_ALPHA=2",
+                {})
+          .good);
+  CHECK(text("RESIL_MODE") == "watch");
+  CHECK(text("RESIL_LOG") == "quiet");
+  CHECK(text("RESIL_HANG_ALPHA") == "0.001");
+  CHECK(resil::config_real("RESIL_HANG_ALPHA") == 0.001);
+  REQUIRE(resil::config_warning_count() == 9);
+  CHECK(warning(0) ==
+        "resil: /etc/resil.conf, line 1: 'chekcsum': not a mode (did you mean checksum?); the line is ignored.");
+  CHECK(warning(1).find("line 2: 'nonsense': not NAME=VALUE") != std::string::npos);
+  CHECK(warning(2).find("line 3: 'RESIL_TYPO': not a variable") != std::string::npos);
+  CHECK(warning(3).find("line 4: 'RESIL_CONF': cannot be set in the file") != std::string::npos);
+  CHECK(warning(4).find("line 5: '/x': not a limit") != std::string::npos);
+  CHECK(warning(5).find("line 6: 'all': not a limit") != std::string::npos);
+  CHECK(warning(6).find("line 8: 'RESIL_LOG': set twice") != std::string::npos);
+  CHECK(warning(7).find("line 9:") != std::string::npos);
+  CHECK(warning(8).find("line 10: '2': out of range (did you mean 0.5?)") != std::string::npos);
+
+  std::string many;
+  for (int i = 0; i < 40; ++i) many += "x\n";
+  REQUIRE(load_with(many.c_str(), {}).good);
+  CHECK(resil::config_warning_count() == 16);
+}
+
+TEST_CASE("a site's limits hold for what users ask for") {
+  const char* limits =
+      "limit RESIL_MODE=off|watch|checksum\nlimit RESIL_DRAIN_SECONDS=0..10\nlimit RESIL_LOG=quiet|info\n";
+  REQUIRE(load_with(limits, {"RESIL_MODE=checksum", "RESIL_DRAIN_SECONDS=10"}).good);
+  CHECK(text("RESIL_MODE") == "watch,checksum");
+  CHECK(load_with(limits, {}).good);  // the library's own defaults are nobody's wish
+  const Loaded mode = load_with(limits, {"RESIL_MODE=checksum,record"});
+  CHECK_FALSE(mode.good);
+  CHECK(std::string(mode.error.line) ==
+        "resil: RESIL_MODE='checksum,record': beyond what this site allows; allowed: off, watch, checksum. Stopping "
+        "with exit status 93.");
+  CHECK(text("RESIL_MODE") == "watch");
+  CHECK_FALSE(load_with(limits, {"RESIL_DRAIN_SECONDS=11"}).good);
+  CHECK_FALSE(load_with(limits, {"RESIL_LOG=debug"}).good);
+  CHECK(load_with("limit RESIL_SIGNAL=USR1|off", {"RESIL_SIGNAL=sigusr1"}).good);
+  CHECK_FALSE(load_with("limit RESIL_SIGNAL=USR1|off", {"RESIL_SIGNAL=HUP"}).good);
+  CHECK(load_with("limit RESIL_REDUCE_P2P=0", {"RESIL_REDUCE_P2P=0"}).good);
+  CHECK_FALSE(load_with("limit RESIL_REDUCE_P2P=0", {"RESIL_REDUCE_P2P=1"}).good);
+  CHECK(load_with("limit RESIL_MODE=checksum", {"RESIL_MODE=checksum"}).good);  // watch is part of it, asked for or not
+}
+
+TEST_CASE("variables that module files of package managers set are no mistakes") {
+  REQUIRE(load({"RESIL_ROOT=/opt/resil", "RESIL_VERSION=0.1.0"}).good);
+  CHECK(resil::config_warning_count() == 0);
+}
+
 TEST_CASE("the environment may change after loading, and the first of equal names counts") {
   std::vector<char> variable{'R', 'E', 'S', 'I', 'L', '_', 'D', 'I', 'R', '=', 'x', 0};
   char second[] = "RESIL_DIR=y";
