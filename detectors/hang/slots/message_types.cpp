@@ -5,9 +5,53 @@
 // datatypes only: to look into a derived one costs more than a message, and programs make them anew for each.
 
 #include "detectors/hang/slots/writer_internal.h"
+#include "shim/base/spinlock.h"
 #include "shim/model/datatype/type_map.h"
 
 namespace resil::hang {
+
+namespace {
+
+/// A message that a matched probe took out of its envelope, until it is received.
+struct Probed {
+  uint64_t message, comm;  // comm 0: free
+  int32_t peer, tag;
+};
+
+// One that is lost by being overwritten is not compared, no more: the others of its envelope still are.
+Probed probed[64];
+uint32_t next_probed;
+SpinLock probed_lock;
+
+Probed* find_probed(uint64_t message) {
+  for (Probed& one : probed)
+    if (one.comm != 0 && one.message == message) return &one;
+  return nullptr;
+}
+
+}  // namespace
+
+void message_probed(uint64_t message, const Envelope* envelope) {
+  SpinGuard guard(probed_lock);
+  Probed* place = find_probed(message);  // received where nobody saw it
+  if (place != nullptr) place->comm = 0;
+  if (envelope == nullptr) return;
+  if (place == nullptr) place = &probed[next_probed++ % (sizeof(probed) / sizeof(probed[0]))];
+  *place = {message, envelope->comm, envelope->peer, envelope->tag};
+}
+
+void message_receiving(Event& e) {
+  Probed one = {};
+  {
+    SpinGuard guard(probed_lock);
+    Probed* place = find_probed(request_handle(e.message, 0));
+    if (place == nullptr) return;
+    one = *place;
+    place->comm = 0;
+  }
+  if (Envelope* envelope = envelope_of(one.comm, one.peer, one.tag); envelope != nullptr)
+    note_datatype(e, *envelope, false, e.receive);
+}
 
 uint32_t message_type(Event& e, const DataArgument& data) {
   if (data.count <= 0) return kNoType;

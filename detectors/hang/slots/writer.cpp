@@ -157,6 +157,10 @@ void own_thread(int32_t tid, bool begins) {
 
 void enter_nothing(Event&) {}
 void enter_other(Event& e) { begin(e); }
+void enter_matched_receive(Event& e) {
+  begin(e);
+  message_receiving(e);
+}
 
 template <SendMode mode, bool published>
 void enter_send(Event& e) {
@@ -304,6 +308,7 @@ Hook enter_hook(CallId id) {
   const CallMeaning& meaning = meaning_of(id);
   const bool replaces = class_of(id) == CallClass::kSendReceiveReplace;
   if (has_sources(meaning.kind)) return enter_vector;
+  if (class_of(id) == CallClass::kMatchedReceive) return enter_matched_receive;
   switch (meaning.role) {
     case Role::kSend:
       switch (call_info(id).mode) {
@@ -372,8 +377,11 @@ void leave_both(Event& e) {
 
 void leave_matched_probe(Event& e) {
   leave_plain(e);
-  if (e.result == 0 && (!(e.attributes & kCallPoll) || *e.flag != 0) && can_be_counted(e.comm))
-    took(*e.comm, nullptr, e.given_statuses, 0, false);
+  if (e.result == 0 && (!(e.attributes & kCallPoll) || *e.flag != 0)) {
+    const bool counted = can_be_counted(e.comm);
+    message_probed(request_handle(e.message, 0),
+                   counted ? took(*e.comm, nullptr, e.given_statuses, 0, false) : nullptr);
+  }
   if (e.attributes & kCallPoll) poll_leave(e, *slot_of(e).wait);
 }
 

@@ -68,8 +68,9 @@ inline int32_t world_of(CommInfo* comm, int32_t peer) {
 // --- writer_requests.cpp -------------------------------------------------------------------------------------------
 /// After a call that started or made a request: its Pending entry, from what `wait` holds.
 void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait);
-/// A receive with a wildcard, or a matched probe, is complete: which message it took. `wild`: null for a probe.
-void took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t place, bool both_ways);
+/// A receive with a wildcard, or a matched probe, is complete: which message it took. `wild`: null for a probe. Returns
+/// the envelope of a message that has data, null if it is not known.
+Envelope* took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t place, bool both_ways);
 /// Before MPI_Request_free.
 void freeing(Event& e);
 /// Completing calls: the keys that can be waited for.
@@ -124,6 +125,10 @@ void operate_enter(Event& e);
 
 // --- message_types.cpp ----------------------------------------------------------------------------------------------
 /// Data of another datatype than the last.
+/// After a matched probe: whose message that handle is; null: of none that is counted.
+void message_probed(uint64_t message, const Envelope* envelope);
+/// Before MPI_Mrecv and MPI_Imrecv, while the handle is the message's.
+void message_receiving(Event& e);
 void note_datatype(Event& e, Envelope& envelope, bool sent, const DataArgument& data);
 /// Type signature of the data of a message: kNoType where there is none, kAnyType if it is not predefined.
 uint32_t message_type(Event& e, const DataArgument& data);

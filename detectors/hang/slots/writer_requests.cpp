@@ -214,25 +214,26 @@ void writer_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   took(comm, &wild, e.given_statuses, place, (word & kHidden) != 0);
 }
 
-void took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t place, bool both_ways) {
+Envelope* took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t place, bool both_ways) {
   StatusInfo status = {};
   if (!status_glance(statuses, place, &status.source, &status.tag, &status.bytes)) {
     if (statuses == nullptr || backend->messages == nullptr || backend->messages->status_ignored(statuses))
-      return set_irregular(kUnknownSource);
+      return set_irregular(kUnknownSource), nullptr;
     backend->messages->status_read(statuses, place, &status);
   }
   if (wild != nullptr) count_one(wild->told);
   // A probe cannot be cancelled; MPICH 4.0 leaves that bit of its status as it was.
-  if ((wild != nullptr && status.cancelled) || status.source == ring::kProcNull) return;
+  if ((wild != nullptr && status.cancelled) || status.source == ring::kProcNull) return nullptr;
   // MPICH 4.0 leaves the status of MPI_Isendrecv empty.
   const int32_t world =
       status.source >= 0 && !(both_ways && status.bytes == 0) ? world_of(&comm, status.source) : kUnknownRank;
-  if (world < 0) return set_irregular(kUnknownSource);
-  if (Envelope* envelope = envelope_of(comm.ring->id, world, status.tag); envelope != nullptr) {
-    count_one(envelope->taken);
-    if (status.bytes != 0)
-      note_type(*envelope, false, wild != nullptr ? __atomic_load_n(&wild->types.posted, __ATOMIC_RELAXED) : kAnyType);
-  }
+  if (world < 0) return set_irregular(kUnknownSource), nullptr;
+  Envelope* envelope = envelope_of(comm.ring->id, world, status.tag);
+  if (envelope == nullptr) return nullptr;
+  count_one(envelope->taken);
+  if (status.bytes == 0) return nullptr;
+  if (wild != nullptr) note_type(*envelope, false, __atomic_load_n(&wild->types.posted, __ATOMIC_RELAXED));
+  return envelope;
 }
 
 void freeing(Event& e) {
