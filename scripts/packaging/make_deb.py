@@ -65,7 +65,7 @@ def compress(path):
 def debianise(root):
     """What Debian wants otherwise: pages compressed, its interpreter, its names in doc/, the licence by reference."""
     share = os.path.join(root, "usr", "share")
-    for section in ("man1", "man7"):
+    for section in ("man1", "man5", "man7"):
         for name in os.listdir(os.path.join(share, "man", section)):
             compress(os.path.join(share, "man", section, name))
     os.rename(os.path.join(share, "doc", "resil"), os.path.join(share, "doc", "libresil"))

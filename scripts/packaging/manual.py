@@ -3,7 +3,7 @@
 forget an option.
 
 Usage: manual.py --list [...]     prints the names of the pages, one a line
-       manual.py --version V --configuration docs/CONFIGURATION.md [--depfile FILE] OUTDIR
+       manual.py --version V --docs docs [--depfile FILE] OUTDIR
 """
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ import completion  # noqa: E402
 import roff  # noqa: E402
 from resil_tool import cli  # noqa: E402
 
-LIBRARY_PAGE = "libresil.7"
+LIBRARY_PAGE, SITE_PAGE = "libresil.7", "resil.conf.5"
 
 
 def names(commands) -> list[str]:
-    return ["resil.1"] + ["resil-%s.1" % command for command in commands] + [LIBRARY_PAGE]
+    return ["resil.1"] + ["resil-%s.1" % command for command in commands] + [SITE_PAGE, LIBRARY_PAGE]
 
 
 def main() -> int:
     options = argparse.ArgumentParser()
     options.add_argument("--list", action="store_true")
     options.add_argument("--version")
-    options.add_argument("--configuration")
+    options.add_argument("--docs")
     options.add_argument("--depfile")
     options.add_argument("place")
     options = options.parse_args()
@@ -40,11 +40,14 @@ def main() -> int:
     if options.list:
         print("\n".join(names(commands)))
         return 0
-    with open(options.configuration, encoding="utf-8") as file:
-        table = file.read()
+    pages = {}
+    for name in ("CONFIGURATION.md", "INSTALL.md"):
+        with open(os.path.join(options.docs, name), encoding="utf-8") as file:
+            pages[name] = file.read()
     texts = {"resil.1": roff.page("resil", parser, "finds hangs, wrong data and irreproducible results of MPI programs",
                                   options.version, commands),
-             LIBRARY_PAGE: roff.library_page(table, options.version), "resil": completion.bash(parser)}
+             LIBRARY_PAGE: roff.library_page(pages["CONFIGURATION.md"], options.version),
+             SITE_PAGE: roff.site_page(pages["INSTALL.md"], options.version), "resil": completion.bash(parser)}
     for command, (line, sub) in commands.items():
         texts["resil-%s.1" % command] = roff.page("resil-" + command, sub, line, options.version)
     for name, text in texts.items():

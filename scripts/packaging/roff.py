@@ -126,5 +126,28 @@ def library_page(markdown: str, version: str) -> str:
             lines.append(escape(line))
     lines += [".SH EXIT STATUS", "The job's own, but for: 90, data differ; 91, the run differs from its recording; 92, a hang that is",
               "proved or verified with RESIL_HANG=abort, or calls that do not match; 93, settings that are not allowed or differ",
-              "between ranks.", ".SH SEE ALSO", "\\fBresil\\fR(1)"]
+              "between ranks.", ".SH SEE ALSO", "\\fBresil\\fR(1), \\fBresil.conf\\fR(5)"]
+    return "\n".join(lines) + "\n"
+
+
+def site_page(markdown: str, version: str) -> str:
+    """resil.conf(5), from the section "Site" of docs/INSTALL.md."""
+    section = re.search(r"(?ms)^## Site\n(.*?)(?=^## )", markdown).group(1)
+    lines = head("resil.conf", 5, version, "settings of a site for resil") + [".SH DESCRIPTION"]
+    inside = False
+    for line in section.split("\n"):
+        line = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line)
+        if line.startswith("```"):
+            inside = not inside
+            lines.append(".RS\n.nf" if inside else ".fi\n.RE")
+        elif inside or (line and not line.startswith(("|", "- ", "  "))):
+            lines.append(escape(line))
+        elif line.startswith("| `"):
+            name, text = (cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:3])
+            lines += [".TP", "\\fB%s\\fR" % escape(name), escape(text.replace("\\|", "|"))]
+        elif line.startswith("- "):
+            lines += [".PP", escape(line[2:])]
+        elif line.startswith("  "):
+            lines.append(escape(line.strip()))
+    lines += [".SH FILES", ".I /etc/resil.conf", ".SH SEE ALSO", "\\fBresil\\-env\\fR(1), \\fBlibresil\\fR(7)"]
     return "\n".join(lines) + "\n"

@@ -81,6 +81,7 @@ def run(options) -> int:
         return _show(options.json, words, added, launcher, notes)
     for note in notes:
         sys.stderr.write("resil: %s\n" % clean(note))
+    environment = {name: value for name, value in environment.items() if not name.startswith("RESIL_TOOL_")}
     environment.update(added)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -343,6 +343,11 @@ bool config_is_default(const char* name) {
   return !value || value->origin == ConfigOrigin::kDefault;
 }
 
+bool config_is_site(const char* name) {
+  const Value* value = find(name);
+  return value && value->origin == ConfigOrigin::kSite;
+}
+
 size_t config_count() { return table.count; }
 
 ConfigValue config_at(size_t index) {

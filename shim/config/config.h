@@ -51,6 +51,9 @@ bool config_has(const char* name, const char* choice);
 /// Whether the value is the default because neither the user nor the site gave one. Unknown names: true.
 bool config_is_default(const char* name);
 
+/// Whether the site's file gave the value, and the user none. Unknown names: false.
+bool config_is_site(const char* name);
+
 enum class ConfigOrigin : uint8_t { kDefault, kSite, kEnvironment };
 
 /// Values for the report and for documentation, in the order core, modules. `allowed` has the added modes in it.

@@ -355,6 +355,7 @@ void leave(const char* directory, const char* to, bool removes_lock) {
 }
 
 void say_where() {
+  if (config_is_site("RESIL_DIR") && (reason == Reason::kUsed || reason == Reason::kForeign)) return;  // as it is meant
   char path[sizeof(runtime.directory)];
   path_of("", path);
   if (reason == Reason::kUsed) log_format(messages::core::directory_used, path, runtime.directory);

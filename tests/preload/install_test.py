@@ -125,8 +125,10 @@ def manual(tree):
         assert {word for word in wanted if word not in text} == set(), (command, wanted)
     with open(tree.path("share", "man", "man7", "libresil.7"), encoding="utf-8") as file:
         assert "RESIL_MODE" in file.read()
+    with open(tree.path("share", "man", "man5", "resil.conf.5"), encoding="utf-8") as file:
+        assert "limit NAME=VALUES" in file.read()
     need("mandoc")
-    for section in ("man1", "man7"):
+    for section in ("man1", "man5", "man7"):
         for name in os.listdir(tree.path("share", "man", section)):
             output("mandoc", "-T", "lint", "-W", "error", tree.path("share", "man", section, name))
 

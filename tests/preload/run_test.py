@@ -106,6 +106,20 @@ def site_file(place):
     assert len(named) == 2 and "(did you mean full?)" in named[0], result.text()  # by the command, and by rank 0
 
 
+def site_directory(place):
+    """Reports of all jobs in one directory of the site: one each, and nothing is said of it but the closing line."""
+    reports_of_all, path = os.path.join(place.path, "all"), os.path.join(place.path, "dir.conf")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("RESIL_DIR=%s\n" % reports_of_all)
+    environment = {**launch_lines.environment(place.path), "RESIL_TOOL_LIBRARY": jobs.library(), "RESIL_CONF": path}
+    for _ in range(2):
+        result = jobs.start([sys.executable, TOOL, "run", "mpirun", "-n", "2", "./app"], env=environment, cwd=place.path, timeout=60)
+        said = [line for line in result.stderr.decode().splitlines() if line.startswith("resil: ")]
+        assert result.returncode == 0 and len(said) == 1 and "; finished; reports in " + reports_of_all in said[0], result.text()
+    found = [name for name in os.listdir(reports_of_all) if name.startswith("resil-app-")]
+    assert found and "rank-00000.json" in os.listdir(os.path.join(reports_of_all, found[0])), os.listdir(reports_of_all)
+
+
 def launcher_of_another_mpi(place, other):
     if not other:
         raise LeftOut("one MPI only")
@@ -123,6 +137,7 @@ def main(mpi, *others):
         ("what the site preloads", lambda: site_s_preload(place)),
         ("why do runs differ", lambda: why_do_runs_differ(place)),
         ("a site's file", lambda: site_file(place)),
+        ("a site's directory", lambda: site_directory(place)),
         ("a launcher of another MPI", lambda: launcher_of_another_mpi(place, others))])
 
 
