@@ -7,6 +7,7 @@ Usage: make_deb.py BUILD OUTDIR
 Prints the package's path.
 """
 import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -125,7 +126,8 @@ def main(build, place):
         with open(os.path.join(control, "md5sums"), "w", encoding="utf-8") as file:
             for name in files:
                 if not os.path.islink(os.path.join(root, name)):
-                    file.write("%s  %s\n" % (output("md5sum", os.path.join(root, name)).split()[0], name))
+                    with open(os.path.join(root, name), "rb") as content:
+                        file.write("%s  %s\n" % (hashlib.md5(content.read()).hexdigest(), name))
         with open(os.path.join(control, "triggers"), "w", encoding="ascii") as file:
             file.write("activate-noawait ldconfig\n")
         for folder, names, files in os.walk(root):

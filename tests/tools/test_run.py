@@ -12,7 +12,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import support  # noqa: E402
 
-from resil_tool import cli, elf, launchers, questions  # noqa: E402
+from resil_tool import cli, elf, launch, launchers, questions  # noqa: E402
 from resil_tool.job import Usage  # noqa: E402
 
 LIBRARY = "/opt/resil/libresil.so"
@@ -184,11 +184,14 @@ class Commands(unittest.TestCase):
         image[18] = 8  # MIPS
         self.program(other, image)
         for program, words in ((static, "linked statically"), (other, "another machine"), (self.setuid(), "setuid")):
-            for command in (["mpirun.openmpi", "-np", "2", "--map-by", "core", program], ["srun", "-n2", program], [program]):
-                done = self.run_tool(*command)
-                self.assertEqual(done.returncode, 2, done.stdout)
-                self.assertIn(words, done.stderr)
-                self.assertEqual(self.run_tool("--force", "--dry-run", *command).returncode, 0)
+            for kind, command in (("openmpi", ["mpirun", "-np", "2", "--map-by", "core", program]), ("srun", ["srun", "-n2", program]),
+                                  ("hydra", ["mpirun", "-genv", "A", "sh", "-n", "2", program]), (None, [program])):
+                launcher = launchers.Launcher(kind, kind) if kind else None
+                reason, = launch.refusals(launcher, command)
+                self.assertIn(words, reason)
+        done = self.run_tool(static)
+        self.assertEqual((done.returncode, "linked statically" in done.stderr), (2, True), done.stderr)
+        self.assertEqual(self.run_tool("--force", "--dry-run", static).returncode, 0)
         done = self.run_tool("sbatch", "job.sh")
         self.assertEqual((done.returncode, "only submits" in done.stderr), (2, True))
 
