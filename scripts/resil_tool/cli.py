@@ -17,6 +17,9 @@ JOB_HELP = "report directory, scheduler's job id or launcher's pid; none: your o
 EPILOG = """\
 examples:
   %(prog)s run mpirun -np 4 ./app     watches a job; run --help has the questions that it answers
+  %(prog)s doctor mpirun -np 4 ./app  does it work here? finds a flipped bit and a hang that it makes itself
+  %(prog)s status --watch             what your job does right now, without a signal
+  %(prog)s env --set                  what is set, and where
   %(prog)s report                     the only job of yours on this node, or the only resil-* directory here
   %(prog)s report resil-4711.0        a job that has ended, or was killed
   %(prog)s report --json 4711 | jq .  the same for programs, job named by the scheduler's id
