@@ -178,6 +178,10 @@ class Reports:
             "rank-00001.json": support.report_object(rank=1, size=3, outcome="aborted", exit_status=7),
             "rank-00002.json": support.report_object(rank=2, size=3, outcome="running", pid=99999999),
             "hang-0.json": dict(finding, schema_version=1, ranks=[{"rank": 0, "call": "MPI_Recv"}], time=now),
+            "hang-1.json": dict(finding, schema_version=1, time_ns=17 * 10**17, unanswered=[2], evidence=[
+                "core: ranks 0-1", "rank 1: MPI_Recv from rank 0, tag 9, on MPI_COMM_WORLD at app+0x10, for 1.4 s; message 1, sent 0",
+                "ranks 0,2: call 4 of MPI_Barrier on MPI_COMM_WORLD at app+0x20, for 1.4 s"], ranks=[
+                {"rank": 0, "state": "blocked", "call": "MPI_Barrier", "sequence": 4}, {"rank": 2, "state": "computing"}]),
             "job.json": {"schema_version": 1, "findings": [finding], "notes": ["a note"]},
             "node-a.jsonl": support.report_object(rank=0, size=3),
             "world-1/rank-00000.json": support.report_object(world=1),
@@ -186,7 +190,12 @@ class Reports:
         self.ring = support.ring_bytes(rank=2, size=3, pid=99999999, start=5, records=[record], inside=True, now=now,
                                        counters={"MPI_Send": (3, 0.5, 80)}, peers=[(1, 1, 2, 3, 4)])
         self.spots = ring_spots(self.ring)
-        self.files = list(self.objects) + ["rank-00002.ring", "dump-00000-0.txt"]
+        self.texts = {
+            "dump-00000-0.txt": b"rank 0 of 3\nThreads: 1\n  Thread 5 (app), the main thread, writes this dump\n    #0 app+0x10\n    #1 main+0x4\n"
+                                b"\nObjects\n  app at 0x1000: /opt/app\n",
+            "hang.log": b"1700000000000000000 launch 0123456789abcdef\n1700000001000000000 notice Rank 1 is outside MPI.\n",
+            "hang-trace.txt": b"10.0 1 4 5 0 0.0 0.0\n10.5 2 4 6 0 0 0\n11 3 4 9\n"}
+        self.files = list(self.objects) + ["rank-00002.ring"] + list(self.texts)
 
     def change(self, random_):
         name = random_.choice(self.files)
@@ -201,7 +210,7 @@ class Reports:
         return ["bytes", name, *change_bytes(random_, size, self.spots if name.endswith(".ring") else ())]
 
     def prepare(self, place, changes):
-        objects, data = copy.deepcopy(self.objects), {"rank-00002.ring": self.ring, "dump-00000-0.txt": b"rank 0\n"}
+        objects, data = copy.deepcopy(self.objects), dict(self.texts, **{"rank-00002.ring": self.ring})
         for what, name, *rest in changes:
             if what == "json" and name in objects:
                 objects[name] = apply_json(objects[name], *rest)
@@ -218,7 +227,9 @@ class Reports:
         for what, name, *rest in changes:
             if what == "kind":
                 make_kind(os.path.join(directory, name), *rest)
-        return [["report", directory], ["report", "--json", directory], ["dump", directory]]
+        return [["report", directory], ["report", "--json", directory], ["dump", directory], ["html", "--output", "-", directory],
+                ["graph", "--dot", directory], ["graph", directory], ["hosts", "--json", directory], ["export", "--perfetto", directory],
+                ["export", "--jsonl", directory], ["export", "--prometheus", directory], ["export", "--csv", directory]]
 
     def check(self, statuses, _):
         pass
