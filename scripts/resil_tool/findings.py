@@ -10,7 +10,7 @@ import re
 
 from . import symbols
 from .ring import Ring, RingError
-from .text import clip, integer, plural, ranges
+from .text import clip, integer, plural, ranges, ranks_word
 
 MOST_FINDINGS = 5000     # of a whole job that are looked at
 MOST_SITES = 64          # call sites that are looked up
@@ -269,7 +269,7 @@ def suspect_sentence(s: dict | None) -> str:
 
 def sentence(group: dict) -> str:
     """One entry in words: the finding itself, or how many of a kind share its story."""
-    culprits = " (culprit: rank %s)" % ranges(group["culprit_ranks"], 6) if group["culprit_ranks"] else ""
+    culprits = " (culprit: %s)" % ranks_word(ranges(group["culprit_ranks"], 6)) if group["culprit_ranks"] else ""
     if group.get("follows"):
         return "follows from %s (the same ranks are accused): %s, %s: %s%s [%s]" % (
             group["follows"], group["confidence"] or "?", group["kind"], group["message"], culprits, group["source"])
@@ -289,8 +289,8 @@ def sentence(group: dict) -> str:
     if group["kind"] in CAUSE:
         way = ""  # whose rank it is, not which path
     who = ranges(group["senders"], 4), ranges(group["receivers"], 4)
-    ranks = " (rank %s)" % ranges(set(group["culprit_ranks"] or group["victim_ranks"]), 6) \
-        if group["kind"] == "collective_mismatch" else " (ranks %s -> %s)" % who if all(who) else " (rank %s)" % (who[0] or who[1]) if any(who) else ""
+    ranks = " (%s)" % ranks_word(ranges(set(group["culprit_ranks"] or group["victim_ranks"]), 6)) \
+        if group["kind"] == "collective_mismatch" else " (ranks %s -> %s)" % who if all(who) else " (%s)" % ranks_word(who[0] or who[1]) if any(who) else ""
     verdict = ": %s" % group["verdict"] if group["verdict"] else ""
     return "%s: %s of %s %s%s%s%s; the first: %s [%s]" % (
         group["confidence"] or "?", integer(group["count"]), integer(group["of"]), what, way, ranks, verdict,
@@ -301,8 +301,15 @@ def shown_evidence(group: dict) -> list[tuple[str, str]]:
     """Evidence for the screen: what the sentence does not say, where and what differs before digests."""
     said = sentence(group)
     items = [(name, value) for name, value in group["evidence"].items() if len(value) <= 8 or value not in said]
-    return sorted(items, key=lambda item: EVIDENCE.index(item[0]) if item[0] in EVIDENCE else
-                  len(EVIDENCE) + ("digest" in item[0]))
+    return sorted(items, key=_order)
+
+
+def _order(item: tuple[str, str]) -> tuple[int, int]:
+    """Frames of one stack stand together, in their order."""
+    name, _, number = item[0].rpartition("_")
+    if name == "backtrace" and number.isdecimal() and len(number) < 6:
+        return EVIDENCE.index("backtrace_0"), int(number)
+    return EVIDENCE.index(item[0]) if item[0] in EVIDENCE else len(EVIDENCE) + ("digest" in item[0]), 0
 
 
 def headline(findings: list[dict]) -> str:

@@ -13,7 +13,7 @@ from . import candidates, checksum, findings, html_data, leftovers, place, reduc
 from .html_parts import e, facts, graph, line_key, none, picture, section, table, tree
 from .report import load
 from .summary import merge
-from .text import bytes_text, clean, integer, plural, ranges, seconds_text
+from .text import bytes_text, clean, integer, plural, ranges, ranks_word, seconds_text
 
 ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
 MOST_FINDINGS = 60
@@ -107,7 +107,7 @@ def _findings(s: dict) -> str:
     for finding in s["findings"][:MOST_FINDINGS]:
         evidence = facts([(name, value) for name, value in findings.shown_evidence(finding)])
         who = ", ".join(filter(None, (
-            "culprit: rank %s" % ranges(finding["culprit_ranks"], 12) if finding["culprit_ranks"] else "",
+            "culprit: %s" % ranks_word(ranges(finding["culprit_ranks"], 12)) if finding["culprit_ranks"] else "",
             "%s times" % integer(finding["count"]) if finding["count"] > 1 else "",
             "on %s" % " and ".join(dict.fromkeys(filter(None, finding["hosts"]))) if any(finding["hosts"]) else "",
             "follows from %s" % finding["follows"] if finding.get("follows") else "", finding["source"])))
@@ -225,7 +225,7 @@ def _coverage(s: dict) -> str:
     pairs.append(("any source", candidates.sentence(s["any_source"])))
     pairs += [("left over", line) for line in leftovers.lines(s["leftovers"])] if s["leftovers"] else []
     pairs += [("not seen", "%s %s" % (integer(count), name.replace("_", " "))) for name, count in s["uncovered"].items()]
-    pairs += [("note", note["text"] + (" (rank %s)" % note["ranks"][:80] if note["ranks"] else "")) for note in s["notes"][:MOST_ROWS]]
+    pairs += [("note", note["text"] + (" (%s)" % ranks_word(note["ranks"][:80]) if note["ranks"] else "")) for note in s["notes"][:MOST_ROWS]]
     return "<dl>%s</dl>" % "".join("<dt>%s</dt><dd>%s</dd>" % (e(name or "…"), e(value)) for name, value in pairs if value)
 
 

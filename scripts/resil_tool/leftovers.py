@@ -5,7 +5,7 @@ verdict does not know of it. Touches no file; trusts no number."""
 from __future__ import annotations
 
 from . import symbols
-from .text import clean, integer, rank_set
+from .text import clean, integer, rank_set, ranks_word
 from .values import integer as number_of
 from .values import items, members, text
 
@@ -74,7 +74,7 @@ def lines(left: dict) -> list[str]:
     kinds = ", ".join("%s %s" % (integer(one["count"]), KINDS[kind][one["count"] != 1]) for kind, one in left["kinds"].items())
     said = ["at MPI_Finalize: %s" % kinds]
     for one in left["sites"][:MOST_SHOWN]:
-        said.append("%s from %s at %s (rank %s)" % (integer(one["count"]), one["call"] or "?", clean(one["site"], 200) or "?",
-                                                    one["ranks"] if len(one["ranks"]) <= 24 else one["ranks"][:24] + "…"))
+        said.append("%s from %s at %s (%s)" % (integer(one["count"]), one["call"] or "?", clean(one["site"], 200) or "?",
+                                                    ranks_word(one["ranks"] if len(one["ranks"]) <= 24 else one["ranks"][:24] + "…")))
     rest = len(left["sites"]) - MOST_SHOWN + left["sites_not_listed"]
     return said + (["and from %d more place%s (--json lists them)" % (rest, "" if rest == 1 else "s")] if rest > 0 else [])

@@ -17,7 +17,7 @@ from . import records, runs
 from .attach import attach
 from .job import Usage
 from .summary import merge, rank_objects, scope
-from .text import WIDTH, bytes_text, clean, clip, colour, integer, plural, seconds_text, wrap
+from .text import WIDTH, bytes_text, clean, clip, colour, integer, plural, ranks_word, seconds_text, wrap
 
 LINES = 40
 TOP_CALLS = 8
@@ -79,7 +79,7 @@ def render(summary: dict) -> list[str]:
     """At most LINES lines of at most WIDTH columns: the sections below, the longer ones cut to what is left."""
     verdict, head = _verdict(summary), _head(summary)
     tail = _coverage(summary) + _files(summary) + _next(summary)
-    places = _places(summary, 6 if not summary["findings"] else 2)
+    places = _places(summary, 6 if not summary["findings"] else 3 if len(summary["places"]) == 3 else 2)
     room = LINES - len(verdict) - len(head) - len(tail) - len(places)
     found = _findings(summary, max(4, min(20, room - 3)))
     graph = _graph(summary, min(4, room - len(found) - 3))
@@ -313,7 +313,7 @@ def _coverage(s: dict) -> list[str]:
                                            for name, count in reasons[:6]) + (", …" if len(reasons) > 6 else "")
         lines += row("" if lines else "coverage", text, 2)
     for i, note in enumerate(s["notes"][:3]):
-        lines += row("notes" if i == 0 else "", note["text"] + (" (rank %s)" % _cut(note["ranks"]) if note["ranks"]
+        lines += row("notes" if i == 0 else "", note["text"] + (" (%s)" % ranks_word(_cut(note["ranks"])) if note["ranks"]
                                                                 else ""), 3)
     if len(s["notes"]) > 3:
         lines += row("", "and %s (--json lists them)" % plural(len(s["notes"]) - 3, "more note"))
@@ -333,7 +333,7 @@ def _files(s: dict) -> list[str]:
         if len(files) > most:
             lines += row("", "and %s" % plural(len(files) - most, "more file"))
     if s["from_ring"]:
-        lines += row("from rings", "calls of rank %s" % _cut(s["from_ring"]))
+        lines += row("from rings", "calls of %s" % ranks_word(_cut(s["from_ring"])))
     if s["dumps"]:
         names = [clean(os.path.relpath(path, s["directory"]), 60) for path in s["dumps"]]
         lines += row("dumps", "%d: %s%s" % (len(names), ", ".join(names[:3]), ", …" if len(names) > 3 else ""))
@@ -353,7 +353,7 @@ def next_command(s: dict) -> tuple[str, str]:
         return "less %s" % shlex.quote(text if os.path.exists(text) else path), ""
     if s["dumps"]:
         return "less %s" % shlex.quote(s["dumps"][-1]), ""
-    return "%s report --json %s" % (tool, place), "everything, for programs"
+    return "%s html %s" % (tool, place), "the same with pictures, for a browser"
 
 
 def tool_command() -> str:

@@ -66,6 +66,11 @@ def rank_set(keys, most: int = 12) -> str:
     return ", ".join(("w%d:" % world if world else "") + ranges(worlds[world], most) for world in sorted(worlds))
 
 
+def ranks_word(those: str) -> str:
+    """"rank 3" or "ranks 3,5-9", of a set that is text already."""
+    return ("ranks " if set("-,") & set(those) else "rank ") + those
+
+
 def ranks_phrase(keys) -> str:
     """"rank 3" or "ranks 3,5-9"."""
     keys = list(keys)

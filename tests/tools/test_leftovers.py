@@ -31,7 +31,7 @@ class Leftovers(Case):
     def test_summed_over_ranks_and_places(self):
         out = self.text({"datatypes": left(3, ("MPI_Type_vector", "app+0x10", 2), ("MPI_Type_dup", "app+0x20", 1))},
                         {"datatypes": left(5, ("MPI_Type_vector", "app+0x10", 5)), "windows": left(1, ("MPI_Win_create", "app+0x30", 1))})
-        self.assertIn("left over at MPI_Finalize: 8 datatypes, 1 window 7 from MPI_Type_vector at app+0x10 (rank 0-1)", out)
+        self.assertIn("left over at MPI_Finalize: 8 datatypes, 1 window 7 from MPI_Type_vector at app+0x10 (ranks 0-1)", out)
         self.assertIn("1 from MPI_Win_create at app+0x30 (rank 1)", out)
 
     def test_few_places_are_shown(self):

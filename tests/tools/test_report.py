@@ -244,7 +244,7 @@ class Report(Case):
         self.assertEqual(status, 0)
         self.assertIn("NOT checked: 21 messages, 0 B: the data is, or may be, in a GPU's memory", out)
         self.assertIn("not seen: 6 untracked requests", out)
-        self.assertIn("clock went back (rank 1-2)", out)
+        self.assertIn("clock went back (ranks 1-2)", out)
 
     def test_a_verification_says_how_much_it_compared(self):
         one = {"calls": 1500, "completions": 3, "messages": 400, "values": 700, "bytes": 4096, "complete": True}
