@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 
 from .language import (ALL_IGNORED, BINDINGS, FLAG, IGNORED, LARGE, MESSAGE, NO_INFO, RANK, SELF, SIZE, TRUE, WORLD, Word,
-                       assign, at, but, call, element, out, request, times, type_of, wrong)
+                       assign, at, but, call, element, out, request, times, type_of, value, wrong)
 
 HANGS, DIFFERS = "hangs", "differs"
 INT, FLOAT = type_of("INT"), type_of("FLOAT")
@@ -196,12 +196,12 @@ def completions():
             yield one(f"Irecv and {wait}", f"tag of one of {ranks - 1}", ranks,
                       [at(0, *gather_bad, *complete(wrong)), *send], [at(0, *gather, *complete(call)), *send])
     yield one("Psend_init and Precv_init", "partition not ready", 2,
-              [at(0, call("Psend_init", "a", 2, Word("4", "4_MPI_COUNT_KIND"), INT, 1, TAG, WORLD, NO_INFO, request(0)), call("Start", request(0)), wrong("Pready", 0, request(0)),
+              [at(0, call("Psend_init", "a", 2, Word("4", "4_MPI_COUNT_KIND"), INT, 1, TAG, WORLD, NO_INFO, request(0)), call("Start", request(0)), wrong("Pready", 0, value("r", 0)),
                   wrong("Wait", request(0), IGNORED), call("Request_free", request(0))),
                at(1, call("Precv_init", "b", 2, Word("4", "4_MPI_COUNT_KIND"), INT, 0, TAG, WORLD, NO_INFO, request(0)), call("Start", request(0)), wrong("Wait", request(0), IGNORED),
                   call("Request_free", request(0)))],
-              [at(0, call("Psend_init", "a", 2, Word("4", "4_MPI_COUNT_KIND"), INT, 1, TAG, WORLD, NO_INFO, request(0)), call("Start", request(0)), call("Pready", 0, request(0)),
-                  call("Pready", 1, request(0)), call("Wait", request(0), IGNORED), call("Request_free", request(0))),
+              [at(0, call("Psend_init", "a", 2, Word("4", "4_MPI_COUNT_KIND"), INT, 1, TAG, WORLD, NO_INFO, request(0)), call("Start", request(0)), call("Pready", 0, value("r", 0)),
+                  call("Pready", 1, value("r", 0)), call("Wait", request(0), IGNORED), call("Request_free", request(0))),
                at(1, call("Precv_init", "b", 2, Word("4", "4_MPI_COUNT_KIND"), INT, 0, TAG, WORLD, NO_INFO, request(0)), call("Start", request(0)), call("Wait", request(0), IGNORED),
                   call("Request_free", request(0)))], newest=True)
 
