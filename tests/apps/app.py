@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports, transparent  # noqa: E402,F401
-from harness.main import run_checks  # noqa: E402
+from harness.main import Long, run_checks  # noqa: E402,F401
 
 
 def dropping(*patterns):

@@ -4,7 +4,7 @@
 and aborts, with or without the library (-75.938 instead of -76.010 Hartree): the same wrong output is right here."""
 import os
 
-from app import expect_calls, finding, jobs, main, transparent
+from app import Long, expect_calls, finding, jobs, main, transparent
 
 INPUT = """start h2o
 geometry units angstroms noautosym
@@ -68,8 +68,9 @@ def compare(mpi, energy, plain, preloaded, mode):
 
 
 if __name__ == "__main__":
-    checks = [(f"nwchem ({mpi})", lambda m=mpi, e=energy: check(m, e))
-              for mpi, energy in (("openmpi", -76.0104961), ("mpich", -75.9381533)) if jobs.installed(f"nwchem.{mpi}")]
+    checks = [("nwchem (openmpi)", lambda: check("openmpi", -76.0104961)),
+              ("nwchem (mpich)", Long(lambda: check("mpich", -75.9381533)))]  # wrong by itself, and ranks that spin for a minute
+    checks = [item for item in checks if jobs.installed("nwchem." + item[0].split("(")[1][:-1])]
     if not checks:
         jobs.skip("NWChem is not installed")
     main(checks)

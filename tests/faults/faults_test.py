@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import faults, gpu, mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 RANKS = 2
 # Of some length, so that no damaged packet is by chance equal to another one.
@@ -149,7 +149,7 @@ def main(build, mpi):
                for checksum, blame in (("lazy", "cheap"), ("strict", "full"))]
     checks += [("clean collectives", traffic.clean("collectives", 200, "lazy", "cheap")),
                ("clean puts", traffic.clean("puts", 50, "lazy", "cheap"))]
-    return run_checks(checks)
+    return run_checks(shared(checks, mpi))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 TOOL = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "scripts", "resil")
 # kind: receives from MPI_ANY_SOURCE, of them with several candidates. Of `gather` that depends on what comes first.
@@ -60,7 +60,7 @@ def main(build, mpi):
     for mode in ("lazy", "strict"):
         for kinds, check in ((SEVERAL, several), (ONE, one), (UNKNOWN, unknown)):
             checks += [(f"{kind}, {mode}", lambda kind=kind, mode=mode, check=check: check(kind, mode)) for kind in kinds]
-    return run_checks(checks + [("two threads", lambda: threads("lazy"))])
+    return run_checks(shared(checks + [("two threads", lambda: threads("lazy"))], mpi))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 # kind: what the finding says it differs in. Messages: four of each, the bytes arrive, the job goes on.
 MESSAGES = {
@@ -113,7 +113,7 @@ def main(build, mpi):
     checks += [(f"watched: {kind}", lambda kind=kind, words=words: watched(kind, words)) for kind, words in WATCHED.items()]
     checks += [(f"watched, right: {kind}", lambda kind=kind: silent_when_watched(kind)) for kind in RIGHT]
     checks += [(f"no corruption: {kind}", lambda kind=kind: never_corruption(kind)) for kind in CALLS]
-    return run_checks(checks)
+    return run_checks(shared(checks, mpi))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Of one rank, with the calls that made them: all but one of each kind are freed.
@@ -96,7 +96,7 @@ def main(build, mpi):
     for binding in ("f08", "use", "mpif"):
         checks += [(f"Fortran {binding}, all freed", lambda b=binding: nothing("leftovers_fortran", b, "free")),
                    (f"Fortran {binding}, left", lambda b=binding: left(in_fortran, "leftovers_fortran", b, "leave"))]
-    return run_checks(checks)
+    return run_checks(shared(checks, mpi))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports, transparent  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import LeftOut, Long, half, run_checks  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -66,7 +66,7 @@ class Program:
                           env={"RESIL_MODE": mode} if preload else None)
         return result, digest(file) if os.path.exists(file) else None
 
-    def check(self):
+    def check(self, modes=("watch", "off")):
         """Plain, watched and switched off: the same end; rank 0's counters as the source says."""
         status = int(self.rules.get("exit", 0))
         newest = self.mpi == "mpich" and jobs.mpich_version() >= (5,)
@@ -80,7 +80,7 @@ class Program:
                 break
             plain, wrote = self.run(False)
         assert plain.returncode == status, f"the plain run ends with {plain.returncode}\n{plain.text()}"
-        for mode in ("watch", "off"):
+        for mode in modes:
             watched, also_wrote = self.run(True, mode)
             try:
                 transparent.same_end(plain, watched, again=(lambda: self.run(False)[0]) if status else None)
@@ -108,11 +108,16 @@ class Program:
 def main(build, mpi, *names):
     jobs.require(f"mpirun.{mpi}")
     checks = []
+    off_here = half(names, mpi)[0]  # switched off: on one of the MPIs
     for name in names:
         program = Program(build, mpi, name)
         if program.rules.get("needs", mpi) != mpi:
             continue
-        checks.append((f"{name} ({mpi})", program.check))
+        if name in off_here or program.rules.get("needs"):
+            checks.append((f"{name} ({mpi})", program.check))
+        else:
+            checks += [(f"{name} ({mpi})", lambda program=program: program.check(["watch"])),
+                       (f"{name}, switched off ({mpi})", Long(lambda program=program: program.check(["off"])))]
         if name == "files" and mpi == "openmpi" and jobs.openmpi_has("io", "romio"):
             romio = Program(build, mpi, name, ["--mca", "io", "^ompio"])
             checks.append((f"{name} (openmpi, ROMIO)", romio.check))

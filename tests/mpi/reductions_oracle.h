@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <cmath>
 #include <complex>
 #include <cstdint>
 #include <cstring>
@@ -51,9 +52,7 @@ uint64_t bits_of(int from, int salt, long i) {
 template <class F>
 F real(uint64_t bits, int exponents = 40) {
   const F mantissa = 1 + static_cast<F>(bits >> 12 & 0xfffffffffff) / static_cast<F>(uint64_t{1} << 44);
-  F scale = 1;
-  for (int e = static_cast<int>(bits % static_cast<uint64_t>(exponents)) - exponents / 2; e != 0; e += e < 0 ? 1 : -1)
-    scale *= e < 0 ? F(0.5) : F(2);
+  const F scale = std::ldexp(F(1), static_cast<int>(bits % static_cast<uint64_t>(exponents)) - exponents / 2);
   return (bits >> 63 ? -mantissa : mantissa) * scale;
 }
 

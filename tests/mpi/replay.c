@@ -2,7 +2,7 @@
 //
 // A pool of workers whose answers depend on the order in which rank 0 takes their messages, and so do the messages that
 // follow. Delays of random length make that order another one in every run. Prints what it computed, bit for bit.
-// Usage: replay KIND ROUNDS; KIND: how rank 0 receives.
+// Usage: replay KIND[,KIND...] ROUNDS; KIND: how rank 0 receives. Of several, one after the other, a line each.
 //
 // REPLAY_FLIP=RANK:ROUND flips one bit of that worker's state in that round: silent corruption of memory.
 // REPLAY_WAY=RANK:ROUND makes that worker send one message more, of another tag, before it (a program that is not
@@ -197,6 +197,18 @@ static void worker(int tags) {
   sum = state;
 }
 
+static void play(const char* kind) {
+  const int own = !strstr(kind, "-") && !strstr(kind, "probe") && strcmp(kind, "recv") != 0;
+  sum = 1;
+  taken = 0;
+  if (strcmp(kind, "tickets") == 0) tickets();
+  else if (rank == 0) master(kind);
+  else worker(!own);
+  double all = 0;
+  OK(MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
+  if (rank == 0) printf("%s %a %a\n", kind, sum, all);
+}
+
 int main(int argc, char** argv) {
   OK(MPI_Init(&argc, &argv));
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
@@ -204,13 +216,7 @@ int main(int argc, char** argv) {
   CHECK(argc > 2 && size > 1 && size <= kMost);
   rounds = atoi(argv[2]);
   noise = processor_ticks() * 2654435761ULL + (unsigned long long)rank;
-  const int own = !strstr(argv[1], "-") && !strstr(argv[1], "probe") && strcmp(argv[1], "recv") != 0;
-  if (strcmp(argv[1], "tickets") == 0) tickets();
-  else if (rank == 0) master(argv[1]);
-  else worker(!own);
-  double all = 0;
-  OK(MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD));
-  if (rank == 0) printf("%s %a %a\n", argv[1], sum, all);
+  for (const char* kind = strtok(argv[1], ","); kind != NULL; kind = strtok(NULL, ",")) play(kind);
   OK(MPI_Finalize());
   return 0;
 }

@@ -16,7 +16,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 RANKS = 2
 INTERFACES = ("mpif", "mpi", "f08")
@@ -147,7 +147,7 @@ def main(build, mpi):
             where = os.path.basename(library)
             checks += [(f"a hang in {where}, main program in {name}", lambda n=name, l=library: hangs(s, n, l)),
                        (f"a corrupted message in {where}, main program in {name}", lambda n=name, l=library: corruptions(s, n, l))]
-    return run_checks(checks)
+    return run_checks(shared(checks, mpi))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 # What the finding says for each KIND of sources.c; None: the number agrees unless it is flipped.
 KINDS = {"clock": "clock (clock_gettime, 1)", "time": "clock (time, 1)", "time-early": "clock (time, 0)",
@@ -175,7 +175,7 @@ def main(build, mpi):
                                           (s.program, "time", every), (s.fortran, "wtime", {}), (s.fortran, "system_clock", every),
                                           (s.fortran, "date", every))]
     checks += [("more MPI_Wtime than a recording takes", lambda: too_many(s))]
-    return run_checks([(f"{name} ({mpi})", check) for name, check in checks])
+    return run_checks(shared([(f"{name} ({mpi})", check) for name, check in checks], mpi))
 
 
 if __name__ == "__main__":

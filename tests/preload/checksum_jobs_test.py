@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, transparent  # noqa: E402
-from harness.main import LeftOut, run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks, shared  # noqa: E402
 
 BUILD = MPI = ""
 LAZY, STRICT = {}, {"RESIL_CHECKSUM": "strict"}
@@ -287,6 +287,7 @@ def main(build, mpi):
         ("different RESIL_BLAME", different(checksum, {**checksum, **FULL}, "other values of RESIL_ variables")),
         ("a rank without the library", one_without),
     ]
+    checks = shared(checks, mpi)
     if mpi == "mpich":  # only MPICH has MPI 4.0 here
         checks += [
             ("partitioned requests, completed together", awkward("partitioned", 20, LAZY, STRICT_FULL)),

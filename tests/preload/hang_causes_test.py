@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hang_jobs_test as hangs  # noqa: E402
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 SIDE_BY_SIDE = 5  # they mostly wait
 FREED = "has freed that communicator (MPI_Comm_free at hang_causes"
@@ -84,10 +84,14 @@ def check_right(kind, ranks=2):
 def main():
     hangs.BUILD, hangs.MPI = sys.argv[1:3]
     jobs.require(f"mpirun.{hangs.MPI}")
-    checks = [(kind, lambda k=kind: check_wrong(k)) for kind in WRONG
-              if hangs.MPI == "openmpi" or (WRONG[kind][0] == 2 and kind not in OPENMPI_ALONE)]
-    checks += [(kind, lambda k=kind: check_right(k)) for kind in RIGHT]
+    on_both = [kind for kind in WRONG if WRONG[kind][0] == 2 and kind not in OPENMPI_ALONE]
+    checks = shared([(kind, lambda k=kind: check_wrong(k)) for kind in on_both] +
+                    [(kind, lambda k=kind: check_right(k)) for kind in RIGHT], hangs.MPI)
+    if hangs.MPI == "openmpi":
+        checks += [(kind, lambda k=kind: check_wrong(k)) for kind in WRONG if kind not in on_both]
     wanted = sys.argv[3:]
+    if wanted:
+        os.environ["RESIL_TEST_LONG"] = "all"
     return run_checks([(f"{name} ({hangs.MPI})", check) for name, check in checks if not wanted or name in wanted],
                       SIDE_BY_SIDE)
 

@@ -16,7 +16,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from harness import mpi as jobs  # noqa: E402
 from harness import patience  # noqa: E402
-from harness.main import LeftOut, run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks, shared  # noqa: E402
 
 BUILD = MPI = ""
 LIMIT = 40     # seconds for anything to happen; a loaded machine is slow
@@ -326,16 +326,17 @@ def main():
     global BUILD, MPI  # pylint: disable=global-statement
     BUILD, MPI = sys.argv[1:3]
     jobs.require(f"mpirun.{MPI}")
-    kinds = [kind for kind in FOUND if MPI == "openmpi" or FOUND[kind][0] == 2]
-    checks = [(kind, lambda k=kind: check_found(k)) for kind in kinds]
+    checks = [(kind, lambda k=kind: check_found(k)) for kind in FOUND if FOUND[kind][0] == 2]
     checks += [("quiet", lambda: check_innocent("quiet", 2, 6)), ("staggered", lambda: check_innocent("staggered", 2, 8)),
                ("epochs", lambda: check_innocent("epochs", 2, 3)), ("between", lambda: check_innocent("between", 2, 3)),
-               *([("anyright", lambda: check_innocent("anyright", 3, 2))] if MPI == "openmpi" else []),
                ("transfers", lambda: check_innocent("transfers", 2, 3)),
                ("notice", check_notice), ("notice of a loop", check_notice_of_loop),
                *((f"no notice, {name}", lambda job=job: check_no_notice(*job)) for name, job in NO_NOTICE.items()),
                ("abort", check_abort), ("hook", check_hook), ("unreceived", check_unreceived)]
+    checks = shared(checks, MPI)
     if MPI == "openmpi":
+        checks += [(kind, lambda k=kind: check_found(k)) for kind in FOUND if FOUND[kind][0] != 2]
+        checks += [("anyright", lambda: check_innocent("anyright", 3, 2))]
         checks += [("stopped", check_stopped), ("stopped for good", check_stopped_for_good), ("takeover", check_takeover), ("leader gone", check_leader_gone),
                    ("launcher", check_launcher),
                    ("unreceived, 1 rank a node", lambda: check_unreceived(4, {"RESIL_NODE_RANKS": "1"}))]
@@ -343,6 +344,8 @@ def main():
                     lambda k=kind, n=node: check_found(k, env={"RESIL_NODE_RANKS": str(n)}))
                    for kind, node in (("missing", 1), ("cycle", 2), ("partial", 2))]
     wanted = sys.argv[3:]
+    if wanted:
+        os.environ["RESIL_TEST_LONG"] = "all"
     return run_checks([(f"{name} ({MPI})", check) for name, check in checks if not wanted or name in wanted], SIDE_BY_SIDE)
 
 

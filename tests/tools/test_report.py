@@ -337,14 +337,14 @@ class Report(Case):
     def test_usage(self):
         for arguments in (["report", "/nonexistent/dir"], ["report", self.top], ["report", "--bogus"], ["report", ""],
                           ["report", "99999999"], ["report", "a", "b"], ["frobnicate"], []):
-            status, out, error = self.tool(*arguments)
+            status, out, error = self.command(*arguments)
             self.assertEqual((status, out), (2, ""), arguments)
             self.assertTrue(error)
             self.assertNotIn("Traceback", error)
 
     def test_no_argument_takes_the_only_report_here(self):
         self.report(rank=0, size=1)
-        self.assertEqual(self.tool("report")[0], 0)
+        self.assertEqual(self.command("report")[0], 0)
         os.mkdir(os.path.join(self.top, "resil-5.0"))
         self.assertEqual(self.tool("report")[0], 0, "an empty directory is no report")
         self.write("rank-00000.json", report_object(), os.path.join(self.top, "resil-5.0"))
