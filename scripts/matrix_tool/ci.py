@@ -7,6 +7,7 @@ are compiled here against MPICH's header. Never in the way: what cannot be made 
 skipped with its reason. A test that failed is run once more, alone; one that passes then is told and counts as passed.
 Where the mirror has another version of the MPI by now, a failure is told and counts as skipped: it may be that MPI's."""
 import collections
+import concurrent.futures
 import contextlib
 import os
 import platform
@@ -16,6 +17,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 from . import light, results
@@ -24,7 +26,7 @@ from .roots import ABI, INTROSPECT, LIBRARIES, TREE, host_release, tests_of
 
 IN_ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_root")
 ROOTS_SECONDS = 150  # making the roots; 20 or 30 on an idle machine with a quick network
-AT_ONCE = max(2, (os.cpu_count() or 2) * 3 // 2)  # as scripts/test
+AT_ONCE = max(2, os.cpu_count() or 2)  # in each cell; both together as scripts/test
 
 Cell = collections.namedtuple("Cell", "name release mpi version standard packages unpacked tests")
 CELLS = (
@@ -50,23 +52,27 @@ class Count:
     """Tests that passed, failed, were skipped."""
 
     def __init__(self):
+        self.lock = threading.RLock()  # cells are counted side by side
         self.passed = self.failed = self.skipped = 0
         self.known = set()  # (cell's name, test)
 
     def passes(self, cell, test):
-        self.passed += 1
-        self.known.add((cell.name, test))
+        with self.lock:
+            self.passed += 1
+            self.known.add((cell.name, test))
 
     def fails(self, cell, test, output):
-        self.failed += 1
-        self.known.add((cell.name, test))
+        with self.lock:
+            self.failed += 1
+            self.known.add((cell.name, test))
         print(f"FAILED: {cell.name}: {test}\n{output[-6000:]}", flush=True)
 
     def skips(self, cell, tests, reason):
         """Of these tests, those that have not ended another way."""
-        tests = [test for test in tests if (cell.name, test) not in self.known]
-        self.known |= {(cell.name, test) for test in tests}
-        self.skipped += len(tests)
+        with self.lock:
+            tests = [test for test in tests if (cell.name, test) not in self.known]
+            self.known |= {(cell.name, test) for test in tests}
+            self.skipped += len(tests)
         if tests:
             print(f"skipped: {cell.name}: {' '.join(tests)}: {reason}", flush=True)
 
@@ -90,7 +96,7 @@ def version_of(cell, root, clock):
 def environment_of(cell, build):
     """For Meson, and what it starts."""
     more = {"PATH": f"{build}/mpi/bin:{os.environ['PATH']}", "RESIL_TEST_MPI_LIBRARY": f"{ABI}/{cell.mpi}"} if cell.standard else {}
-    return {**os.environ, **more}
+    return {**os.environ, "RESIL_TEST_SHARE": "other", **more}  # the scenes that the other MPI of this kind does not run
 
 
 def prepare_standard(cell, root, build, library, clock):
@@ -213,7 +219,7 @@ def run(options):
     clock, count = light.Clock(options.seconds), Count()
     making = light.Clock(min(ROOTS_SECONDS, options.seconds))
     library = os.path.abspath(options.library)
-    ready = {}
+    ready, running = {}, {}
     for cell in CELLS:
         try:
             need_here()
@@ -222,9 +228,12 @@ def run(options):
             ready[cell] = root
         except (Impossible, OSError) as reason:
             count.skips(cell, cell.tests, str(reason))
-    for cell, root in ready.items():
+    with concurrent.futures.ThreadPoolExecutor(len(CELLS)) as pool:  # side by side: one builds programs while the other waits
+        for cell, root in ready.items():
+            running[cell] = pool.submit(run_cell, cell, root, library, clock, count)
+    for cell, done in running.items():
         try:
-            run_cell(cell, root, library, clock, count)
+            done.result()
         except (Impossible, OSError) as reason:
             count.skips(cell, cell.tests, str(reason))
     print(count)

@@ -136,9 +136,9 @@ def complaints(root, rows):
             yield f"{where}: {name}: {row[1]} is no place; there are {', '.join(WHERE)}"
         elif any(not text.strip() for text in row[1:]) and kind != "PHRASE":
             yield f"{where}: {name} has an empty member"
-    used = ""
+    used = []
     for path, text in sources(root):
-        used += re.sub(r"^RESIL_\w+\(\s*\w+", "", text, flags=re.MULTILINE)
+        used.append(re.sub(r"^RESIL_\w+\(\s*\w+", "", text, flags=re.MULTILINE))
         if path.parts[:2] == ("shim", "report") and path.name in ("log.h", "log.cpp", "finding.h", "finding.cpp"):
             continue
         for call in SPEAKERS.finditer(text):
@@ -147,8 +147,9 @@ def complaints(root, rows):
                 yield f"{path}:{line}: the text of {call.group(1)} is not in the catalogue"
         if "finding_publish(" in text and ".to_do(" not in text and path.parts[:2] != ("shim", "report"):
             yield f"{path}: a finding without a \"To do:\" line"
+    used = set(re.findall(r"\w+", "\n".join(used)))
     for part, kind, where, row in rows:
-        if not re.search(rf"\b{row[0]}\b", used):
+        if row[0] not in used:
             yield f"{where}: {part}.{row[0]} is used nowhere"
 
 

@@ -107,6 +107,7 @@ class Program:
 
 def main(build, mpi, *names):
     jobs.require(f"mpirun.{mpi}")
+    jobs.as_delivered()
     checks = []
     off_here = half(names, mpi)[0]  # switched off: on one of the MPIs
     for name in names:

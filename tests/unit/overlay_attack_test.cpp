@@ -381,9 +381,9 @@ TEST_CASE("a child that never reads is given up without filling memory") {
   REQUIRE(world.assemble());
   world.node(3).stopped = true;
   const std::string order(60 << 10, 'o');
-  for (int i = 0; i < 1000; ++i) overlay_order(world.at(0), 1, order.data(), static_cast<uint32_t>(order.size()));
+  for (int i = 0; i < 400; ++i) overlay_order(world.at(0), 1, order.data(), static_cast<uint32_t>(order.size()));
   REQUIRE(world.until([&] { return world.node(1).orders.size() > 100; }));
-  CHECK(world.counters(0).most_memory_used < 16 << 20);  // three queues, of 180 MB in all
+  CHECK(world.counters(0).most_memory_used < 16 << 20);  // three queues, of 72 MB in all
   world.run(6);
   CHECK(world.state(0).children == 2);
   REQUIRE(world.ask(world.node(0)));

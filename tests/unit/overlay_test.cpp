@@ -69,12 +69,12 @@ TEST_CASE("long answers come whole") {
   options.most_memory = 256 << 20;
   OverlayWorld world(7, options);
   REQUIRE(world.assemble());
-  for (uint32_t i = 0; i < 7; ++i) world.node(i).answer = std::string(1 << 20, static_cast<char>('a' + i)) + " ";
+  for (uint32_t i = 0; i < 7; ++i) world.node(i).answer = std::string(1 << 18, static_cast<char>('a' + i)) + " ";
   REQUIRE(world.ask(world.node(0)));
   CHECK(world.node(0).unanswered.empty());
   const auto answers = world.answers(world.node(0));
   REQUIRE(answers.size() == 7);
-  for (uint32_t i = 0; i < 7; ++i) CHECK(answers.count(std::string(1 << 20, static_cast<char>('a' + i))) == 1);
+  for (uint32_t i = 0; i < 7; ++i) CHECK(answers.count(std::string(1 << 18, static_cast<char>('a' + i))) == 1);
 }
 
 TEST_CASE("an answer without room costs the node's voice, not its connection") {
