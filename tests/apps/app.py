@@ -13,9 +13,6 @@ from harness import mpi as jobs, report as reports, transparent  # noqa: E402,F4
 from harness.main import Long, run_checks  # noqa: E402,F401
 
 
-jobs.as_delivered()
-
-
 def dropping(*patterns):
     """A filter that removes lines which match any of the patterns: times and dates, which differ in every run."""
     drop = re.compile("|".join(patterns).encode())
