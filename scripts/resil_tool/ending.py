@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import time
 
+from . import runs
 from .ring import Ring, RingError
 from .text import clean, integer, plural, ranks_phrase, seconds_text
 from .values import Invalid, read_bytes
@@ -21,7 +22,7 @@ _POLL = re.compile(r"MPI_(Test|Iprobe|Improbe|Request_get_status|Win_test|Parriv
 _LINE = re.compile(r"(\d{15,20}) (launch|notice|suspected|withdrawn|verified|proved) (.*)")
 _LAUNCHER = re.compile(r"(mpirun|mpiexec|orterun|prterun|prte|orted|hydra)")
 _SHELL = re.compile(r"(ba|da|z|k|tc|c)?sh$|kill$|pkill$|killall$|python|htop$|top$|sudo$")
-_SLURM_JOB = re.compile(r"(\d{1,10})(?:[._]\d{1,10})?$")
+_SLURM_JOB = re.compile(r"(\d{1,10}(?:_\d{1,10})?)(?:\.\d{1,10})?$")
 _SLURM_STATES = {"TIMEOUT": "its time limit", "CANCELLED": "scancel", "OUT_OF_MEMORY": "the out-of-memory killer", "NODE_FAIL": "a failed node",
                  "PREEMPTED": "preemption", "DEADLINE": "its deadline", "BOOT_FAIL": "a failed node"}
 
@@ -67,16 +68,17 @@ def reason(sender: str) -> str:
     return ""
 
 
-def slurm_reason(ranks, senders) -> str:
+def slurm_reason(directory, ranks, senders) -> str:
     """Slurm's own word, where the job was ended by it and it still knows the job; "" otherwise."""
     if not any(sender.startswith("slurmstepd") for sender in senders):
         return ""
-    ids = {found.group(1) for found in (_SLURM_JOB.match(rank.job) for rank in ranks[:1]) if found}
+    names = runs.ids_of(os.path.basename(directory.path)) + [rank.job for rank in ranks[:1]]
+    ids = [found.group(1) for found in map(_SLURM_JOB.match, names) if found]
     tool = shutil.which("scontrol")
     if not ids or not tool:
         return ""
     try:
-        done = subprocess.run([tool, "-o", "show", "job", ids.pop()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        done = subprocess.run([tool, "-o", "show", "job", ids[0]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, timeout=3, check=False)
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -148,7 +150,7 @@ def tell(directory, ranks, now: float | None = None) -> dict:
     accusations = [sentence for _, what, sentence in log if what in ("notice", "suspected")]
     if accusations and not (log and log[-1][1] == "withdrawn"):
         told["accused"] = accusations[-1]
-    told["slurm"] = slurm_reason(ranks, [sender for sender, _ in told["senders"]])
+    told["slurm"] = slurm_reason(directory, ranks, [sender for sender, _ in told["senders"]])
     return told
 
 

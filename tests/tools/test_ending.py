@@ -90,6 +90,18 @@ class Ending(Case):
         self.assertAlmostEqual(value["seconds"], 1000, delta=2)
         self.assertEqual(value["ending"]["senders"][0]["ranks"], "0-3")
 
+    def test_reason_of_slurm(self):
+        now = time.time() - 500
+        for rank in range(2):
+            self.ring_of(rank, True, 5, False, 2, now=now, term=("slurmstepd", 18490 + rank, 15), job="4711.0")
+        tools = os.path.join(self.top, "bin")
+        script = self.write("scontrol", '#!/bin/sh\n[ "$*" = "-o show job 4711" ] && echo "JobId=4711 JobState=OUT_OF_MEMORY Reason=OutOfMemory"\n', tools)
+        os.chmod(script, 0o755)
+        os.environ["PATH"] = tools + ":" + os.environ["PATH"]
+        self.assertIn("Slurm says: the out-of-memory killer", re.sub(r"\s+", " ", self.screen()[1]))
+        self.write("scontrol", "#!/bin/sh\nexit 1\n", tools)
+        self.assertNotIn("Slurm says", self.screen()[1])
+
     def test_operator(self):
         for sender, means in (("bash", "an operator or a script"), ("timeout", "the command timeout"), ("mpirun.openmpi", "the launcher"),
                               ("x\x1b[2J", "")):
