@@ -201,6 +201,7 @@ def source(binding, programs):
     for name, statements in programs:
         marks[name], heads = [], []
         add(f"subroutine {name}()")
+        first = len(lines)
         if use:
             add(use)
         add("\n".join(fortran_declarations(binding)))
@@ -212,7 +213,8 @@ def source(binding, programs):
                 elif text.lstrip().startswith("end "):
                     heads.pop()
                 if counts:
-                    marks[name].append([len(lines), *heads[-1:]])
+                    # gfortran gives the last call, a jump, to the subroutine's first line.
+                    marks[name].append([len(lines), *heads[-1:], *([first] if statement is statements[-1] else [])])
         add(f"end subroutine {name}\n")
     add("program correctness")
     if use:
