@@ -9,6 +9,7 @@
 
 #include "shim/base/helper_thread.h"
 #include "shim/call/runtime.h"
+#include "shim/presence/pmi1.h"
 #include "shim/presence/pmix.h"
 #include "shim/ring/segment.h"
 
@@ -25,7 +26,7 @@ constexpr long kForOrders = 200;  // ms until all nodes have the order, before t
 /// Who ends the ranks. Written in MPI_Init.
 enum class EndedBy : uint8_t {
   kRanks,  ///< each itself, at once
-  kTold,  ///< the launcher, by PMIx_Abort
+  kTold,  ///< the launcher, by PMIx_Abort or by PMI-1's abort
   kOne  ///< the launcher, since the root has left
 } ended_by;
 
@@ -72,7 +73,7 @@ uint32_t send_all(Watch& watch, int signal) {
 }  // namespace
 
 int action_install() {
-  if (pmix_takes_status()) ended_by = EndedBy::kTold;
+  if (pmix_takes_status() || pmi1_available()) ended_by = EndedBy::kTold;
   else if (pmix_is_orte()) ended_by = EndedBy::kOne;
   for (int number = SIGRTMAX - 1; number > SIGRTMIN + 2; --number) {
     struct sigaction before;
@@ -95,6 +96,7 @@ void action_tell_launcher(bool several_nodes) {
   if (ended_by == EndedBy::kTold && !told)
     told = helper_thread_start("resil-abort", [] {
       wait_milliseconds(kForOrders);
+      pmi1_abort(kExitHang);
       pmix_abort(kExitHang);  // may never return, when MPI's own thread is stopped there: so a thread of its own
     });
 }

@@ -3,9 +3,9 @@
 // RESIL_HANG=abort: how a node's ranks leave. Not by MPI_Abort, which may hang with the rest: a real-time signal whose
 // handler does nothing but _exit(92), SIGKILL after two seconds for those that stay, and the helper's own process last.
 // Under Slurm's PMIx and PRRTE, which make 143, 137 or 14 of ranks that leave one after the other, PMIx_Abort tells the
-// status, and the handler waits until the launcher has ended all, at most 1.5 s. Under ORTE (Open MPI 3 and 4), whose
-// mpirun hangs or crashes in PMIx_server_finalize when several ranks leave at once while another is in MPI_Finalize,
-// the root's rank leaves and the others wait likewise.
+// status (PMI-1's abort under hydra, which makes 9 of it), and the handler waits until the launcher has ended all, at
+// most 1.5 s. Under ORTE (Open MPI 3 and 4), whose mpirun hangs or crashes in PMIx_server_finalize when several ranks
+// leave at once while another is in MPI_Finalize, the root's rank leaves and the others wait likewise.
 #pragma once
 
 #include "detectors/hang/reader/watch.h"
