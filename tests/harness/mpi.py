@@ -128,6 +128,16 @@ def _carriers(mark):
     return found
 
 
+def _left_behind(mark):
+    """Processes of a job whose launcher has ended: it may be gone a moment before its proxies, and the ranks that they kill."""
+    for _ in range(100):
+        left = _carriers(mark)
+        if not left:
+            break
+        time.sleep(0.02)
+    return left
+
+
 def _kill(mark):
     """Kills every process of the job, again until none is left: a launcher may be starting one more."""
     for _ in range(50):
@@ -321,13 +331,7 @@ def start(line, directory=None, env=None, timeout=60, cwd=None, stdin=b""):
         stdout, stderr = process.communicate()
         returncode = None
     seconds = time.monotonic() - began
-    leftovers = []
-    if returncode is not None:
-        for _ in range(100):  # a launcher may be gone a moment before its proxies
-            leftovers = _carriers(mark)
-            if not leftovers:
-                break
-            time.sleep(0.02)
+    leftovers = _left_behind(mark) if returncode is not None else []
     _kill(mark)
     return Result(line, returncode, stdout, stderr, directory, seconds, leftovers, standing)
 
@@ -385,7 +389,7 @@ class Running:
             return self.result
         returncode = self.poll()
         seconds = self.seconds or time.monotonic() - self.began
-        leftovers = _carriers(self.mark) if returncode is not None else []
+        leftovers = _left_behind(self.mark) if returncode is not None else []
         _kill(self.mark)
         self.process.wait()
         if self in _running:
