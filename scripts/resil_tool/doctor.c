@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * resil doctor: two ranks that send each other known messages, and with the argument `hang` then wait for ever. Each says
- * which file's handler takes the signal of dumps after MPI_Init.
+ * resil doctor: two ranks that send each other known messages, and with the argument `hang` then wait for ever. Each
+ * says which file's handler takes the signal of dumps after MPI_Init.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
