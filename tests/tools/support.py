@@ -162,7 +162,7 @@ class Case(unittest.TestCase):
             if pid == 0:
                 _be_the_tool(arguments, directory or self.top, out, err)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            return status, *(os.pread(stream.fileno(), 1 << 30, 0).decode() for stream in (out, err))
+            return status, *(os.pread(stream.fileno(), os.fstat(stream.fileno()).st_size, 0).decode() for stream in (out, err))
 
     def command(self, *arguments, directory=None):
         """The same from the file that users start."""
