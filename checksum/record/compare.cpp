@@ -72,11 +72,18 @@ void other_way(const Event* e, PerThread& t, const Call* call, const Difference&
 
 std::atomic<bool> early_end;
 
+/// From here on nothing holds this thread to the recorded run: its receives from any source take what comes, and what
+/// it sends to ranks whose recordings go on may differ without anybody's fault.
+void no_more_recorded(PerThread& t) {
+  early_end.store(true, std::memory_order_relaxed);
+  t.over = true;
+  went_on();
+}
+
 /// The recording ends here without the program's doing.
 void end_of_recording(PerThread& t) {
-  early_end.store(true, std::memory_order_relaxed);
   add_note_format(messages::record::stream_ends, t.stream_id, t.cursor->number(), recording.end_text());
-  t.over = true;
+  no_more_recorded(t);
 }
 
 /// The next item that is not a remark; the recording's end is dealt with here. Null: nothing more to compare.
@@ -96,8 +103,7 @@ const Item* next_item(const Event* e, PerThread& t, const Call* call) {
       case Reading::kDamaged:
         log_format(messages::record::damaged, t.cursor->problem());
         add_note_format(messages::record::damaged, t.cursor->problem());
-        t.over = true;
-        early_end.store(true, std::memory_order_relaxed);
+        no_more_recorded(t);
         return nullptr;
     }
     if (item->kind != ItemKind::kText) return item;
