@@ -83,9 +83,9 @@ class Job:
 
 def moves(mpi, place):
     job = Job(mpi, place, "move")
-    status, found = job.until(lambda found: found["calls"])
+    # The first looks may be at MPI_Init, or at ranks that a busy machine does not let run.
+    status, found = job.until(lambda found: {call["name"] for call in found["calls"]} == {"MPI_Allreduce"} and found["calls_per_second"] > 1)
     assert status == 0 and found["verdict"] == "MOVING" and found["world_size"] == 2, found
-    assert {call["name"] for call in found["calls"]} == {"MPI_Allreduce"} and found["calls_per_second"] > 1, found
     assert all(0 <= rank["mpi_share"] <= 1 for rank in found["ranks"]), found
     text = job.status().stdout.decode()
     assert text.startswith("MOVING: ") and "MPI_Allreduce" in text and "\033" not in text, text
