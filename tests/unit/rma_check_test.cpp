@@ -145,15 +145,13 @@ WindowInfo described;
 void make_window(const void* base) {
   static CommInfo comm;
   static ring::Comm shape;
-  shape.id = 99;
-  comm.ring = &shape;
+  shape.id = 99, comm.ring = &shape;
   comm.index = comm.size = 2;
   comm.remote_size = -1;
   comm.world_ranks_are_ranks = true;
   described = {base, static_cast<int64_t>(sizeof(window_memory)), 1, WindowFlavor::kCreate, true};
   Event e = event(CallId::kMPI_Win_create);
-  e.comm = &comm;
-  e.receive.buffer = window_memory;
+  e.comm = &comm, e.receive.buffer = window_memory;
   e.new_window = &no_window_handle;
   rma::enter(e);
   rma::leave(e);
