@@ -20,7 +20,7 @@ examples:
   %(prog)s doctor mpirun -np 4 ./app  does it work here? finds a flipped bit and a hang that it makes itself
   %(prog)s status --watch             what your job does right now, without a signal
   %(prog)s env --set                  what is set, and where
-  %(prog)s report                     the only job of yours on this node, or the only resil-* directory here
+  %(prog)s report                     your job that runs here, or the newest reports here
   %(prog)s report resil-4711.0        a job that has ended, or was killed
   %(prog)s report --json 4711 | jq .  the same for programs, job named by the scheduler's id
   %(prog)s dump                       every rank of your job on this node writes what it is doing
@@ -77,7 +77,8 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
         command.add_command(commands)
     views.add_commands(commands, JOB_HELP)
     one = commands.add_parser("report", help="one screen about a job: verdict, ranks, calls, findings, coverage")
-    one.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
+    one.add_argument("job", nargs="?", metavar="JOB", help="report directory, scheduler's job id or launcher's pid; none: your job that "
+                     "reports to this directory, else the newest reports here, else your only job on this node")
     one.add_argument("--json", action="store_true", help="the merged summary as JSON")
     two = commands.add_parser("dump", help="make the ranks of a job on this node dump their state",
                               description="Signals exactly the ranks that carry resil, never a launcher, waits up to "

@@ -226,10 +226,19 @@ def _why_not(word: str, pid: int) -> str:
         clean(word))
 
 
+def reporting_here(found: list[Job]) -> list[Job]:
+    """Those whose reports are in the current directory, or a level or more below it."""
+    here = os.path.realpath(".").rstrip("/") + "/"
+    return [job for job in found if job.directory and (os.path.realpath(job.directory) + "/").startswith(here)]
+
+
 def _the_only_job(live_only: bool) -> Job:
     jobs = group(scan())
     living = [job for job in jobs if any(ring.alive for ring in job.rings)]
     candidates = living or ([] if live_only else jobs)
+    here = reporting_here(candidates)
+    if len(here) == 1 and len(candidates) > 1:
+        return here[0]
     if len(candidates) == 1:
         return candidates[0]
     if candidates:

@@ -31,7 +31,7 @@ def library(path: str | None) -> list:
         "" if state == "ok" else "; this command is of version %s" % tool), "" if state == "ok" else "install both together")]
     said = _preloaded(path)
     if said:
-        rows.append(("loader", "failed", "the loader says: %s" % said, "README.md, \"First run\", explains the loader's lines"))
+        rows.append(("loader", "failed", "the loader says: %s" % said, "README.md, \"By hand\", explains the loader's lines"))
     elif _preloaded("libresil.so"):
         rows.append(("loader", "ok", "loads by its path; for the name alone its folder must be in the loader's path (ldconfig, module "
                      "load)", ""))

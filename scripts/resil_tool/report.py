@@ -43,20 +43,26 @@ def load(word: str | None, may_collect: bool = True) -> records.Directory:
 
 
 def choose(word: str | None) -> jobs.Job:
-    """Like job.resolve; without a word also the current directory's reports, when no job is on this node."""
+    """Like job.resolve. Without a word: the job that reports to the current directory, else the newest reports there, else the only job
+    on this node. A choice among several is told."""
     if word is not None:
         return jobs.resolve(word)
+    running = [job for job in jobs.group(jobs.scan()) if any(ring.alive for ring in job.rings)]
+    here = jobs.reporting_here(running)
+    if len(here) == 1:
+        return here[0]
+    found = [] if here else runs.find(".")
+    if found:
+        others = (["the newest of %d reports here" % len(found)] if len(found) > 1 else []) + (
+            ["%s of yours running on this node not among them" % plural(len(running), "job")] if running else [])
+        if others:
+            sys.stderr.write("resil: %s: %s; name another one to see it\n" % (clean(os.path.relpath(found[0].path), 120), ", ".join(others)))
+        return jobs.Job(found[0].path, jobs.in_directory(found[0].path, jobs.scan()))
     try:
         return jobs.resolve(None)
     except Usage as error:
         if "several" in str(error):
             raise
-    found = [run for run in runs.find(".") if run.path != os.path.abspath(".")]
-    if len(found) == 1:
-        return jobs.Job(found[0].path, [])
-    if found:
-        raise Usage("no job of yours runs on this node; which of these reports?\n  " + "\n  ".join(
-            runs.line(run, ".") for run in found[:20]) + ("\n  …" if len(found) > 20 else ""))
     raise Usage("no job of yours runs on this node, and there is no resil-* directory here: name a report directory")
 
 

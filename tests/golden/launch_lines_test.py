@@ -13,7 +13,7 @@ import sys
 LAUNCHER = r"\b(mpirun|mpiexec|srun|prterun|jsrun|flux)\b"
 INSTALLED = "LD_PRELOAD=libresil.so mpirun -np 4 ./app"
 root = sys.argv[1]
-pages = [os.path.join(root, "README.md"), *sorted(glob.glob(os.path.join(root, "docs", "*.md")))]
+pages = [os.path.join(root, "README.md"), *sorted(glob.glob(os.path.join(root, "docs", "**", "*.md"), recursive=True))]
 wrong, launches = [], 0
 for page in pages:
     with open(page, encoding="utf-8") as file:

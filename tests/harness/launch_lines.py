@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README's table of launch lines, and a directory in which they run as printed: build/libresil.so, ./app, mpirun."""
+"""Command lines of README and of the pages for users, and a directory in which they run as printed: build/libresil.so, ./app,
+mpirun, mpicc, resil, scripts/.
+
+README's table of launch lines is one source. The other are blocks of pages, marked `sh`: a command a line, run in the order of
+the page. A comment in front of a block says what else it needs (see Block)."""
+import glob
 import os
 import re
+import shlex
 import subprocess
+import sys
 
 from harness import mpi as jobs, report as reports
 
@@ -18,6 +25,108 @@ int main(int argc, char** argv) {
   return MPI_Finalize();
 }
 """
+
+
+# What the pages call ./app, by the name that `app=` gives it.
+APPS = {
+    "ring": APP,
+    # Rank 1 leaves the loop for a message that nobody sends.
+    "deadlock": """
+#include <mpi.h>
+int main(int argc, char** argv) {
+  int rank, x = 0;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; i < 10; i++) MPI_Allreduce(MPI_IN_PLACE, &x, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 1) MPI_Recv(&x, 1, MPI_INT, 0, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Barrier(MPI_COMM_WORLD);
+  return MPI_Finalize();
+}
+""",
+    # Messages and sums, the same in each run; sums of its own where the environment names a rank.
+    "solver": """
+#include <mpi.h>
+#include <stdlib.h>
+int main(int argc, char** argv) {
+  int rank, size;
+  double x[64] = {1}, y[64], sum;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const char* odd = getenv("ODD_RANK");
+  for (int i = 0; i < 200; i++) {
+    MPI_Sendrecv(x, 64, MPI_DOUBLE, (rank + 1) % size, 7, y, 64, MPI_DOUBLE, (rank + size - 1) % size, 7, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    if (i == 100 && odd && atoi(odd) == rank) y[3] += 1e-9;
+    MPI_Allreduce(y, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int j = 0; j < 64; j++) x[j] = y[j] + 1e-3 * sum + rank;
+  }
+  return MPI_Finalize();
+}
+""",
+    # Goes on until there is a file `stop`.
+    "long": """
+#include <mpi.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  int rank, x = 0, more = 1;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  while (more) {
+    MPI_Allreduce(MPI_IN_PLACE, &x, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) more = access("stop", F_OK) != 0, usleep(1000);
+    MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  }
+  return MPI_Finalize();
+}
+""",
+}
+BLOCK = re.compile(r"(?:^<!-- run: ([^\n]*) -->\n)?^```sh\n(.*?)^```$", re.M | re.S)
+
+
+class Block:
+    """Commands of a page. Words of the comment: `app=NAME` what ./app is (APPS); `status=N,N` what the commands give, 0 if not
+    said; `mpi=mpich`; `beside` a job of it runs meanwhile; `slurm` run by slurm_test.py; `ci` run by .ci/run itself."""
+
+    def __init__(self, page, words, lines):
+        self.page, self.lines = page, [line for line in lines.splitlines() if line.strip() and not line.startswith("#")]
+        words = (words or "").split()
+        named = dict(word.split("=", 1) for word in words if "=" in word)
+        self.flags = {word for word in words if "=" not in word}
+        self.app, self.mpi = named.pop("app", "ring"), named.pop("mpi", "openmpi")
+        statuses = [int(word) for word in named.pop("status", "").split(",") if word]
+        assert not named and self.flags <= {"beside", "slurm", "ci"} and self.app in APPS, (page, words)
+        assert len(statuses) <= len(self.lines), (page, words, self.lines)
+        self.commands = list(zip(self.lines, statuses + [0] * (len(self.lines) - len(statuses))))
+
+
+def pages():
+    """README and the pages for users, whose every command is run."""
+    return [os.path.join(jobs.ROOT, "README.md")] + sorted(glob.glob(os.path.join(jobs.ROOT, "docs", "using", "*.md")))
+
+
+def blocks(page):
+    with open(page, encoding="utf-8") as file:
+        return [Block(os.path.basename(page), words, lines) for words, lines in BLOCK.findall(file.read())]
+
+
+def add_command(path):
+    """scripts/resil in the place, and resil in its PATH, with the library that is tested. A variable of the environment would be
+    told by the library in jobs that resil does not start."""
+    os.mkdir(os.path.join(path, "scripts"))
+    for folder in ("scripts", "bin"):
+        script = os.path.join(path, folder, "resil")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\nRESIL_TOOL_LIBRARY={shlex.quote(jobs.library())} exec {shlex.quote(sys.executable)} '
+                       f'{shlex.quote(os.path.join(jobs.ROOT, "scripts", "resil"))} "$@"\n')
+        os.chmod(script, 0o755)
+
+
+def compile_app(path, name):
+    source = os.path.join(path, "app.c")
+    with open(source, "w", encoding="ascii") as file:
+        file.write(APPS[name])
+    subprocess.run([os.path.join(path, "bin", "mpicc"), "-g", "-o", "app", "app.c"], cwd=path, check=True)
 
 
 def readme():
@@ -48,9 +157,7 @@ def place(mpi):
         with open(script, "w", encoding="ascii") as file:
             file.write(f'#!/bin/sh\nexec {name}.{mpi} "$@"\n')
         os.chmod(script, 0o755)
-    with open(os.path.join(path, "app.c"), "w", encoding="ascii") as file:
-        file.write(APP)
-    subprocess.run([os.path.join(path, "bin", "mpicc"), "-o", "app", "app.c"], cwd=path, check=True)
+    compile_app(path, "ring")
     return path
 
 

@@ -342,15 +342,19 @@ class Report(Case):
             self.assertTrue(error)
             self.assertNotIn("Traceback", error)
 
-    def test_no_argument_takes_the_only_report_here(self):
+    def test_no_argument_takes_the_newest_report_here_and_says_so(self):
         self.report(rank=0, size=1)
         self.assertEqual(self.command("report")[0], 0)
         os.mkdir(os.path.join(self.top, "resil-5.0"))
-        self.assertEqual(self.tool("report")[0], 0, "an empty directory is no report")
-        self.write("rank-00000.json", report_object(), os.path.join(self.top, "resil-5.0"))
         status, _, error = self.tool("report")
-        self.assertEqual(status, 2)
-        self.assertIn("resil-4711.0", error)
+        self.assertEqual((status, error), (0, ""), "an empty directory is no report")
+        newer = os.path.join(self.top, "resil-5.0")
+        self.write("rank-00000.json", report_object(), newer)
+        self.write("launch.json", {"launch": "0123456789abcdef", "time": 4e9, "program": "newer"}, newer)
+        status, out, error = self.tool("report")
+        self.assertEqual(status, 0)
+        self.assertIn(newer, out)
+        self.assertIn("resil-5.0: the newest of 2 reports here", error)
 
     def test_scheduler_id(self):
         self.report(rank=0, size=1)
