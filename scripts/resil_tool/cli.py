@@ -80,6 +80,8 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
     one.add_argument("job", nargs="?", metavar="JOB", help="report directory, scheduler's job id or launcher's pid; none: your job that "
                      "reports to this directory, else the newest reports here, else your only job on this node")
     one.add_argument("--json", action="store_true", help="the merged summary as JSON")
+    one.add_argument("--exclude", action="store_true", help="only the hosts to leave out of the next run, for srun --exclude; "
+                     "nothing where the findings name none")
     two = commands.add_parser("dump", help="make the ranks of a job on this node dump their state",
                               description="Signals exactly the ranks that carry resil, never a launcher, waits up to "
                               "5 s for their dump files, and prints a line for ranks that say the same.")
@@ -139,7 +141,7 @@ def main(arguments: list[str]) -> int:
         if hasattr(options, "run"):
             status = options.run(options)
         elif options.chosen == "report":
-            status = report.run(options.job, options.json)
+            status = report.run(options.job, options.json, options.exclude)
         elif options.chosen == "dump":
             status = dump.run(options.job, options.json, options.signal_only)
         elif options.chosen == "recording":

@@ -234,6 +234,15 @@ def suspect(findings: list[dict], ranks) -> dict | None:
             "partners": len(partners[host])}
 
 
+def to_exclude(findings: list[dict], suspicion: dict | None) -> list[str]:
+    """Hosts to leave out of the next run: the one that stands out, else the ends of the first finding whose fault lies on the
+    way between them (docs/CHECKSUM.md: either may be it). None where the program itself is at fault."""
+    if suspicion:
+        return [suspicion["host"]]
+    first = next((f for f in findings if KINDS.get(f["kind"], ("", "", False))[2] and all(f["hosts"])), None)
+    return [host for host in sorted(set(first["hosts"])) if _NAME.fullmatch(host)] if first else []
+
+
 def _traffic_share(host: str, ranks) -> float:
     """Share of the job's messages with an end on that host; without counters as if all pairs of hosts were alike."""
     hosts = {rank.key: rank.host for rank in ranks}

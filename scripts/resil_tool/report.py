@@ -66,10 +66,12 @@ def choose(word: str | None) -> jobs.Job:
     raise Usage("no job of yours runs on this node, and there is no resil-* directory here: name a report directory")
 
 
-def run(word: str | None, as_json: bool) -> int:
+def run(word: str | None, as_json: bool, exclude: bool = False) -> int:
     directory = load(word)
     summary = merge(directory)
-    if as_json:
+    if exclude:
+        print(",".join(findings.to_exclude(summary["findings"], summary["suspect_host"])))
+    elif as_json:
         json.dump(dict(summary, ranks=rank_objects(directory)), sys.stdout, indent=1)
         print()
     else:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A real Slurm on this machine, started and stopped here: job arrays with another program in each task, steps side by side,
-a job that is requeued, two users. Every step of it calls itself 0, and nobody's state is ever another's.
+a job that is requeued, two users. Every step of it calls itself 0, and nobody's state is ever another's. And resil's own
+option of srun (spank_checks.py), where the plugin was built.
 
-Usage: slurm_test.py PROGRAMS_DIR [--tasks N] [--hold SECONDS]
+Usage: slurm_test.py PROGRAMS_DIR [--tasks N] [--hold SECONDS] [--plugin FILE] [--only WORD]
 Skipped where Slurm is not installed or cannot be started. Touches a scratch directory and the daemons that it starts.
 """
 import argparse
@@ -21,6 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import launch_lines, mpi as jobs, neighbours, patience, report as reports  # noqa: E402
 from harness.main import run_checks  # noqa: E402
+import spank_checks  # noqa: E402
 
 USER = "daemon"  # is on every Debian; the other one is root
 CONFIGURATION = """
@@ -51,6 +53,7 @@ JobRequeue=1
 ReturnToService=2
 KillWait=5
 SlurmdParameters=config_overrides
+PlugStackConfig={folder}/plugstack.conf
 NodeName={host} NodeAddr=127.0.0.1 CPUs=256 State=UNKNOWN
 PartitionName=test Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
@@ -78,6 +81,8 @@ class Slurm:
             ports = one.getsockname()[1], other.getsockname()[1]
         with open(self.environment["SLURM_CONF"], "w", encoding="ascii") as file:
             file.write(CONFIGURATION.format(host=self.host, folder=self.folder, controller=ports[0], daemon=ports[1]))
+        with open(os.path.join(self.folder, "plugstack.conf"), "wb"):
+            pass
         place = os.path.join(self.folder, "munge")
         self.run_daemon("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={place}/socket", f"--pid-file={place}/pid",
                         f"--log-file={place}/log", f"--seed-file={place}/seed")
@@ -270,6 +275,8 @@ def main():
     parser.add_argument("programs")
     parser.add_argument("--tasks", type=int, default=5)
     parser.add_argument("--hold", type=float, default=2.0)
+    parser.add_argument("--plugin", help="spank_resil.so")
+    parser.add_argument("--only", default="", help="checks whose names have this word")
     options = parser.parse_args()
     jobs.require("slurmctld", "slurmd", "munged", "srun", "mpirun.openmpi", "setpriv")
     if os.geteuid() != 0:
@@ -279,11 +286,12 @@ def main():
         slurm.start()
         if b"pmix" not in slurm.ask("srun", "--mpi=list").stderr + slurm.ask("srun", "--mpi=list").stdout:
             jobs.skip("this Slurm has no PMIx")
-        status = run_checks([("array, steps side by side, two users", lambda: array_and_steps_and_users(slurm, options.tasks)),
-                             ("requeued", lambda: requeued(slurm)),
-                             ("status of a job that resil ends", lambda: told_status(slurm)),
-                             ("README's line, as printed", lambda: as_printed(slurm)),
-                             ("resil run", lambda: resil_run(slurm))])
+        checks = [("array, steps side by side, two users", lambda: array_and_steps_and_users(slurm, options.tasks)),
+                  ("requeued", lambda: requeued(slurm)),
+                  ("status of a job that resil ends", lambda: told_status(slurm)),
+                  ("README's line, as printed", lambda: as_printed(slurm)),
+                  ("resil run", lambda: resil_run(slurm)), *spank_checks.checks(slurm, options.plugin)]
+        status = run_checks([check for check in checks if options.only in check[0]])
     finally:
         slurm.stop()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
