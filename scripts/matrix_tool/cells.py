@@ -34,7 +34,7 @@ def named(word):
 PACKAGES = ("ca-certificates", "g++", "gcc", "gdb", "gfortran", "libmpich-dev", "libopenmpi-dev", "libxxhash-dev", "meson",
             "mpich", "ninja-build", "openmpi-bin", "pkgconf", "procps", "python3", "python3-mpi4py", "strace")
 MORE_PACKAGES = {"bullseye": ("python3-distutils",),  # for Meson
-                 "trixie": ("iproute2", "munge", "openssh-client", "openssh-server", "slurm-client", "slurmctld", "slurmd")}  # launchers
+                 "trixie": ("iproute2", "libslurm-dev", "munge", "openssh-client", "openssh-server", "slurm-client", "slurmctld", "slurmd")}  # launchers
 
 # Tests of meson.build, less the name of the MPI, by what they are about. Each is built from this tree with the cell's own
 # compilers. What the last one names needs the library's own objects, so it is compiled there: not a part of a usual run. Any test

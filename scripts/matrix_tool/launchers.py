@@ -18,8 +18,11 @@ from .slurm import Slurm
 
 sys.path.insert(0, os.path.join(TREE, "tests"))
 from harness import report as reports  # noqa: E402  # pylint: disable=wrong-import-position
+sys.path.insert(0, os.path.join(TREE, "scripts"))
+from resil_tool import questions  # noqa: E402  # pylint: disable=wrong-import-position
 
 LIBRARY = f"{SHARED}/libresil.so"
+PARTS = "/src/scripts/packaging/slurm"
 TOOL = ("/usr/bin/python3", "/src/scripts/resil")
 OPENMPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
            "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -397,18 +400,115 @@ SLURM_CHECKS = {"scancel --signal=HUP": check_signal, "array, two steps at once"
                 "time limit": time_limit}
 
 
-EVERY = {**CHECKS, **SLURM_CHECKS}
+def batch(bench, command, *options):
+    """The example batch script with a command, submitted in a fresh folder: (folder, job)"""
+    folder, one = bench.fresh(), bench.launcher
+    script = (f"cd {SHARED}/{folder}\nexport PATH={SHARED}/bin:$PATH SLURM_MPI_TYPE={one.how.split('=')[1]} RESIL_HANG_INTERVAL=0.02\n"
+              f"bash {PARTS}/job.sh {command}\n")
+    return folder, bench.slurm.submit(script, "--requeue", "--open-mode=append", *options, name=f"{folder}/job")
+
+
+def restarted(bench, folder, job):
+    """Waits until Slurm has put the job back, and does not let it wait two minutes."""
+    until(lambda: bench.slurm.facts(job).get("Restarts") == "1" and bench.slurm.facts(job)["JobState"] == "PENDING",
+          lambda: f"not put back: {bench.slurm.facts(job)} {batch_output(bench, folder)}", END)
+    bench.slurm.ask("scontrol", "update", f"JobId={job}", "StartTime=now+5")
+
+
+def plugin_environment(bench):
+    """srun --resil reaches the ranks of all nodes, and nobody whom it was not asked for; a mode that there is not starts nothing."""
+    folder, one, head = bench.fresh(), bench.launcher, bench.hosts.names[0]
+    line = ["-N", str(one.nodes), "-n", str(bench.ranks), f"--ntasks-per-node={one.each}", f"{SHARED}/bin/spank_app.{one.mpi}"]
+    cwd = f"{SHARED}/{folder}"
+    for options in ((), ("--resil=checksum",)):
+        done = bench.hosts.run(head, *one.how.split(), *options, *line, env={**OPENMPI, "RESIL_DIR": f"{cwd}/report"}, cwd=cwd)
+        must(done.returncode == 0 and f"{bench.ranks} ranks" in done.stdout, options, done.returncode, done.stderr)
+        must(bool(options) == os.path.exists(bench.hosts.path(f"{folder}/report")), options, done.stderr)
+    found = bench.reports(folder)
+    must({rank: told["host"] for rank, told in found.items()} == bench.node_of, {rank: told["host"] for rank, told in found.items()})
+    must(all(told["modes"] == "watch,checksum" and told["all_ranks_preloaded"] for told in found.values()), found[0]["modes"])
+    done = bench.hosts.run(head, "srun", "--resil=chekcsum", "-N", str(one.nodes), "touch", f"{cwd}/started")
+    must(done.returncode and "is no mode" in done.stderr and not os.path.exists(bench.hosts.path(f"{folder}/started")), done)
+
+
+def put_back(bench):
+    """job.sh: a hang of ranks on all nodes is put back, and the second run is clean; where a message was damaged on one node, the
+    second run is on another one."""
+    one, app = bench.launcher, f"{SHARED}/bin/spank_app.{bench.launcher.mpi}"
+    first = '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] && '
+    hung, job = batch(bench, f"sh -c '{first} exec {app} hang || exec {app}'", "-N", str(one.nodes), "-n", str(bench.ranks))
+    restarted(bench, hung, job)
+    bench.slurm.ended(job)
+    must(bench.slurm.facts(job)["JobState"] == "COMPLETED", bench.slurm.facts(job), batch_output(bench, hung))
+    for run, verdict in ((0, "FINDINGS"), (1, "CLEAN")):
+        said = json.loads(bench.tool(bench.nodes[0], "report", "--json", f"{SHARED}/{hung}/resil-{job}-run-{run}"))
+        must(said["verdict"] == verdict and said["ranks_reported"] == bench.ranks, run, said["verdict"], said["reason"])
+    folder, job = batch(bench, f"sh -c '{first} export RESIL_FAULT=flip,nth=5; exec {app}'", "-N", "1", "-n", "2")
+    restarted(bench, folder, job)
+    bench.slurm.ended(job)
+    runs = [bench.reports(folder, f"resil-{job}-run-{run}") for run in (0, 1)]
+    must(any(told["findings"] for told in runs[0].values()), batch_output(bench, folder))
+    facts, (bad, good) = bench.slurm.facts(job), (run[0]["host"] for run in runs)
+    must(facts["JobState"] == "COMPLETED" and facts["ExcNodeList"] == bad != good, facts, bad, good, batch_output(bench, folder))
+
+
+def limit_and_epilog(bench):
+    """--signal before the time limit: dumps of all ranks. Then the ranks are killed: slurmd's epilog puts the recorders of all nodes
+    beside the reports, nothing is left in their memory, one line is in the log."""
+    one = bench.launcher
+    with open(os.path.join(TREE, "scripts", "packaging", "slurm", "epilog"), encoding="utf-8") as file:
+        script = file.read()
+    place = bench.fresh()
+    for name, value in (("resil", f"{SHARED}/bin/resil"), ("reports", f"{SHARED}/{place}"), ("log", f"{SHARED}/{place}/log")):
+        script = re.sub(rf"^{name}=[^\s#]*", f"{name}={value}", script, flags=re.M)
+    try:
+        folder, job = batch(bench, f"{SHARED}/bin/spank_app.{one.mpi} wait ready", "-N", str(one.nodes), "-n", str(bench.ranks), "--time=10",
+                            "--signal=HUP@580")
+        report = f"{folder}/resil-{job}-run-0"
+        os.symlink(f"../{report}", bench.hosts.path(f"{place}/resil-app-20260101T0000Z-{job}.0"))
+        until(lambda: os.path.isdir(bench.hosts.path(report)) and {name[:10] for name in os.listdir(bench.hosts.path(report))} >=
+              {f"dump-{rank:05}" for rank in range(bench.ranks)}, lambda: f"no dumps: {batch_output(bench, folder)}", END)
+        must(bench.slurm.facts(job)["JobState"] == "RUNNING", bench.slurm.facts(job))
+        bench.hosts.write("etc/epilog", script, 0o755)
+        for host in bench.nodes:
+            bench.hosts.run(host, "kill", "-9", *bench.hosts.ranks(host))
+        bench.slurm.ended(job)
+        until(lambda: {f"rank-{rank:05}.ring" for rank in range(bench.ranks)} <= set(os.listdir(bench.hosts.path(report))),
+              lambda: f"not collected: {sorted(os.listdir(bench.hosts.path(report)))}", END)
+        until(lambda: os.path.exists(bench.hosts.path(f"{place}/log")), "no line in the log", END)
+        left = {host: bench.hosts.run(host, "/bin/sh", "-c", "ls /dev/shm | grep resil.*ring; true").stdout for host in bench.nodes}
+        said = bench.hosts.read(f"{place}/log")
+        must(not any(left.values()) and said.count("\n") == 1 and f"job {job} uid 0" in said and "INCOMPLETE: " in said, left, said)
+    finally:
+        bench.hosts.write("etc/epilog", "#!/bin/sh\n", 0o755)
+
+
+SPANK_CHECKS = {"plugin: srun --resil": plugin_environment, "plugin: put back, a node excluded": put_back,
+                "plugin: dump before the limit, epilog": limit_and_epilog}
+EVERY = {**CHECKS, **SLURM_CHECKS, **SPANK_CHECKS}
 
 
 def checks_of(launcher):
-    return {**CHECKS, **(SLURM_CHECKS if "srun" in launcher.how else {})}
+    return {**CHECKS, **({**SLURM_CHECKS, **SPANK_CHECKS} if "srun" in launcher.how else {})}
+
+
+def compile_plugin(hosts):
+    """Against the header of the Slurm that loads it: libslurm-dev in that system. Without it there is no --resil."""
+    modes = ",".join(questions.MODES)
+    done = hosts.run(hosts.names[0], "cc", "-std=gnu11", "-O2", "-fPIC", "-shared", f'-DRESIL_MODES="{modes}"', f'-DRESIL_MODES_TEXT="{modes}"',
+                     "-o", f"{SHARED}/bin/spank_resil.so", f"{PARTS}/spank_resil.c")
+    if done.returncode == 0:
+        hosts.write("etc/plugstack.conf", f"required {SHARED}/bin/spank_resil.so library={LIBRARY}\n")
+        hosts.write("bin/resil", f'#!/bin/sh\nexec {" ".join(TOOL)} "$@"\n', 0o755)
+    else:
+        print(f"matrix: no plugin of Slurm: {done.stderr.strip()[:200]}", file=sys.stderr)
 
 
 def compile_programs(hosts, mpis):
     for mpi in mpis:
-        for name in ("neighbours", "hangs"):
-            done = hosts.run(hosts.names[0], f"mpicc.{mpi}", "-O1", "-g", "-w", "-I/src/tests/mpi", "-o", f"{SHARED}/bin/{name}.{mpi}",
-                             f"/src/tests/mpi/{name}.c")
+        for name in ("mpi/neighbours", "mpi/hangs", "preload/spank_app"):
+            done = hosts.run(hosts.names[0], f"mpicc.{mpi}", "-O1", "-g", "-w", "-I/src/tests/mpi", "-o",
+                             f"{SHARED}/bin/{os.path.basename(name)}.{mpi}", f"/src/tests/{name}.c")
             if done.returncode:
                 raise Impossible(f"mpicc.{mpi}: {done.stderr[:500]}")
 
@@ -455,12 +555,13 @@ def run_release(options, launchers, folder):
     try:
         slurm = Slurm(hosts)
         compile_programs(hosts, sorted({one.mpi for one in launchers}))
+        compile_plugin(hosts)
         for one in launchers:
             kept = results.Kept(options.roots, f"launcher-{one.name}")
             bench = Bench(one, hosts, slurm)
             kept.facts.update(facts_of(bench))
             for name, check in checks_of(one).items():
-                if options.checks and name not in options.checks:
+                if options.checks and name not in options.checks or name in SPANK_CHECKS and not os.path.exists(hosts.path("etc/plugstack.conf")):
                     continue
                 if name != "reports after it":  # those are of the check before
                     hosts.clear()

@@ -31,6 +31,8 @@ ReturnToService=2
 KillWait=5
 OverTimeLimit=0
 SlurmdParameters=config_overrides
+PlugStackConfig=/shared/etc/plugstack.conf
+Epilog=/shared/etc/epilog
 {nodes}
 PartitionName=test Nodes={all} Default=YES MaxTime=INFINITE State=UP
 """
@@ -49,6 +51,7 @@ class Slurm:
             head=self.head, all=",".join(self.nodes), nodes="\n".join(f"NodeName={name} CPUs=16 State=UNKNOWN" for name in self.nodes)))
         if self.version() >= (22, 5):
             hosts.write("etc/cgroup.conf", "" if self.version() < (23, 2) else "CgroupPlugin=disabled\n")
+        hosts.write("etc/epilog", "#!/bin/sh\n", 0o755)
         for name in hosts.names:
             hosts.run(name, "mkdir", "-m", "755", "-p", "/run/munge", "/run/slurmctld")
             # Its folders must belong to it or to root, and nobody else may write there; the key lies in a shared folder.

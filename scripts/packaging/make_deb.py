@@ -6,6 +6,7 @@ and packs it. The same build gives the same bytes. Needs meson and dpkg-deb; no 
 Usage: make_deb.py BUILD OUTDIR
 Prints the package's path.
 """
+import glob
 import gzip
 import hashlib
 import os
@@ -113,7 +114,7 @@ def main(build, place):
             raise SystemExit("make_deb: the build has its library elsewhere: meson setup --libdir=lib/%s" % triplet)
         if shutil.which("strip"):
             subprocess.run(["strip", "--strip-unneeded", "--remove-section=.comment",
-                            os.path.join(root, "usr", "lib", triplet, "libresil.so")], check=True)
+                            *glob.glob(os.path.join(root, "usr", "lib", triplet, "**", "*.so"), recursive=True)], check=True)
         debianise(root)
         files = sorted(os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root) for name in names)
         sizes = sum(os.lstat(os.path.join(root, name)).st_size for name in files)

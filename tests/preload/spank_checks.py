@@ -9,35 +9,8 @@ from harness import mpi as jobs, neighbours, report as reports
 
 PARTS = os.path.join(jobs.ROOT, "scripts", "packaging", "slurm")
 TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
+APP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "spank_app.c")
 OTHER = "libm.so.6"  # something that a site preloads
-
-# What ends by itself, what hangs, what waits to be ended; each rank exchanges messages first.
-APP = """
-#include <mpi.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-int main(int argc, char** argv) {
-  int rank, size, out[100], in[100];
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  for (int i = 0; i < 20; ++i) {
-    for (int k = 0; k < 100; ++k) out[k] = 1000 * rank + i + k;
-    MPI_Sendrecv(out, 100, MPI_INT, (rank + 1) % size, 7, in, 100, MPI_INT, (rank + size - 1) % size, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  }
-  if (argc > 1 && strcmp(argv[1], "hang") == 0 && rank == 0) MPI_Recv(in, 1, MPI_INT, 1, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  if (argc > 2 && strcmp(argv[1], "wait") == 0) {
-    char name[1000];
-    snprintf(name, sizeof(name), "%s-%d", argv[2], rank);
-    fclose(fopen(name, "w"));
-    for (;;) usleep(100000);
-  }
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (rank == 0) printf("%d ranks\\n", size);
-  return MPI_Finalize();
-}
-"""
 MANY = {"OMPI_MCA_btl": "self,vader", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
@@ -47,9 +20,7 @@ class Spank:
     def __init__(self, slurm, plugin):
         self.slurm, self.plugin = slurm, plugin
         self.place = slurm.place()
-        with open(os.path.join(self.place, "app.c"), "w", encoding="ascii") as file:
-            file.write(APP)
-        subprocess.run(["mpicc.openmpi", "-O1", "-o", "app", "app.c"], cwd=self.place, check=True)
+        subprocess.run(["mpicc.openmpi", "-O1", "-o", "app", APP], cwd=self.place, check=True)
         slurm.environment.update(MANY)
 
     def stack(self, *arguments):
@@ -215,7 +186,7 @@ def put_back(spank):
 def before_the_limit(spank):
     """--signal=HUP@…, as job.sh has it: each rank writes a dump while it runs on."""
     spank.stack()
-    place, job = _batch(spank, ["./app", "wait", "ready"], "--time=10", "--signal=HUP@599", SLURM_MPI_TYPE="pmix")
+    place, job = _batch(spank, ["./app", "wait", "ready"], "--time=10", "--signal=HUP@580", SLURM_MPI_TYPE="pmix")
     reports_there = os.path.join(place, f"resil-{job}-run-0")
     neighbours.wait_until(lambda: all(os.path.exists(f"{place}/ready-{rank}") for rank in (0, 1)), lambda: _output(place))
     neighbours.wait_until(lambda: {name[:10] for name in os.listdir(reports_there) if name.startswith("dump-")} == {"dump-00000", "dump-00001"},
@@ -245,7 +216,7 @@ def epilog(spank):
         os.kill(one["pid"], 9)
     neighbours.wait_until(lambda: _facts(spank, job).get("JobState") not in ("RUNNING", "COMPLETING"), lambda: f"{_facts(spank, job)}")
     assert all(os.path.exists(one["ring"]) for one in told.values())
-    given = {"SLURM_JOB_ID": job, "SLURM_JOB_UID": str(os.geteuid()), "SLURM_JOB_NODELIST": spank.slurm.host, "SLURMD_NODENAME": spank.slurm.host}
+    given = {"SLURM_JOB_ID": job, "SLURM_JOB_UID": str(os.geteuid())}
     spank.slurm.environment.update(given)
     done = spank.slurm.ask(path)
     for name in given:
