@@ -9,6 +9,7 @@
 #include "detectors/dump/memory.h"
 #include "detectors/dump/messages.h"
 #include "detectors/dump/objects.h"
+#include "detectors/dump/python.h"
 #include "detectors/dump/writer.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
@@ -62,6 +63,7 @@ void before_init() {
     return;
   }
   dump::prepare_objects();
+  dump::prepare_python();
   if (!dump::prepare_memory()) add_note(messages::dump::no_stacks);
   dump::rehearse(workspace);
   signal_number_used = static_cast<int>(config_integer("RESIL_SIGNAL"));

@@ -11,6 +11,7 @@
 
 #include <cstring>
 
+#include "detectors/dump/python.h"
 #include "shim/call/runtime.h"
 #include "shim/report/own_files.h"
 
@@ -48,8 +49,9 @@ int create_file(char* path, size_t capacity, uint32_t* number) {
   return file;
 }
 
-void write_rest(const Content& content, Workspace* workspace, int signal) {
+void write_rest(const Content& content, Workspace* workspace, int signal, int file) {
   content.brief_stack(workspace->threads, "");
+  put_python(content.text, file);
   content.requests();
   content.stacks(workspace->threads, signal);
   content.records();
@@ -103,7 +105,7 @@ void write_dump(Workspace* workspace, int signal, const ucontext_t& context, std
   text.flush();
 
   collect(&workspace->threads, signal, context);
-  write_rest(content, workspace, signal);
+  write_rest(content, workspace, signal, file >= 0 ? file : 2);
   if (requests != nullptr) {
     const uint32_t more = requests->exchange(0, std::memory_order_acq_rel);
     if (more != 0) text.str("\nRequests that came while this was written, answered by it: ").u64(more).chr('\n');
@@ -129,7 +131,7 @@ void rehearse(Workspace* workspace) {
   content.modules("");
   content.header(0, "");
   collect(&workspace->threads, 0, context);
-  write_rest(content, workspace, 0);
+  write_rest(content, workspace, 0, -1);
   write_patiently(2, "", 0, 0);
 }
 

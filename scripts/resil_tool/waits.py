@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wait-for graph of a hang, from hang-N.json: who waits for whom, in which call; as text and for Graphviz. An edge stands only
-where the file says whom a call waits for: a partner that it names, or the ranks that have not come to a collective. Touches no
+"""The wait-for graph of a hang, from hang-N.json: who waits for whom, in which call; as text and for Graphviz. The edges are those that
+the file gives; of a file without them, only those stand where its evidence says whom a call waits for. Touches no
 file beyond the report directory."""
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import re
 import sys
 
 from .text import clean, clip, plural, ranges
-from .values import integer, items, text
+from .values import integer, items, rank_list, text
 
 MOST_EDGES = 200
+MOST_TOLD = 1024
 MOST_RANKS = 1 << 22
 
 _SUBJECT = re.compile(r"ranks? ([\d,\- …]+)$")
@@ -55,9 +56,10 @@ def graph(finding: dict) -> dict | None:
     nodes = _apart(nodes, culprits)
     if not nodes:
         return None
-    edges = []
+    told = [edge for edge in items(hang.get("edges"))[:MOST_TOLD] if isinstance(edge, dict)]
+    edges = list(dict.fromkeys(_told_edges(told, nodes)))[:MOST_EDGES]
     for number, node in enumerate(nodes):
-        for to, label in _targets(node, number, nodes, core | culprits):
+        for to, label in [] if told else _targets(node, number, nodes, core | culprits):
             if len(edges) < MOST_EDGES and (number, to, label) not in edges:
                 edges.append((number, to, label))
     for node in nodes:
@@ -91,6 +93,28 @@ def _apart(nodes: list[dict], culprits: set[int]) -> list[dict]:
             if ranks:
                 out.append(dict(node, ranks=ranks))
     return sorted(out, key=lambda node: (len(node["ranks"]), min(node["ranks"])))[:MOST_EDGES]
+
+
+def edge_words(edge: dict) -> str:
+    """What an edge of hang-N.json waits for: "MPI_Allreduce, collective 11, on MPI_COMM_WORLD"."""
+    words = [text(edge.get("call"), 40) or "a call"]
+    if integer(edge.get("sequence")):
+        words.append("collective %d" % integer(edge.get("sequence")))
+    if edge.get("tag") is not None:
+        words.append("tag %d" % integer(edge.get("tag"), 0, 2**31))
+    if text(edge.get("communicator")):
+        words.append("on " + text(edge.get("communicator"), 80))
+    return ", ".join(words)
+
+
+def _told_edges(told: list[dict], nodes: list[dict]):
+    """(from, to, label) between nodes, of the edges that the library gives."""
+    for edge in told:
+        begin, to = set(rank_list(edge.get("from"))), set(rank_list(edge.get("to")))
+        for number, node in enumerate(nodes):
+            if node["ranks"] & begin:
+                yield from ((number, other, clip(edge_words(edge), 90)) for other in range(len(nodes))
+                            if other != number and nodes[other]["ranks"] & to)
 
 
 def _targets(node: dict, own: int, nodes: list[dict], blamed: set[int]):

@@ -121,6 +121,8 @@ inline int64_t handles_given(A... arguments) {
   return 1;
 }
 
+inline void renamed(Comm comm, const char*) { comm_renamed(bits(comm)); }
+
 template <int layer, CallId id, class Signature>
 struct LocalCall;
 
@@ -163,6 +165,11 @@ struct LocalCall<layer, id, R(A...)> {
     if constexpr (id == CallId::kMPI_Comm_set_errhandler || id == CallId::kMPI_Errhandler_set) {
       const HandlerChange change;
       return real<R(A...)>(layer, id)(arguments...);
+    }
+    if constexpr (id == CallId::kMPI_Comm_set_name) {
+      const R result = real<R(A...)>(layer, id)(arguments...);
+      if (result == 0 && thread != nullptr) renamed(arguments...);
+      return result;
     }
     if constexpr (moves_data(id)) {
       if (thread != nullptr && !thread->host_ranges.all()) [[unlikely]]

@@ -139,6 +139,12 @@ CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const char* fallback
   return &info;
 }
 
+/// Readers of the ring may see it half written, and take no more than its length.
+void set_name(CommInfo& info, const char* name) {
+  strncpy(info.ring->name, name, sizeof(info.ring->name) - 1);
+  info.ring->unnamed = 0;
+}
+
 uint64_t members_hash(uint64_t handle, int size, bool remote) {
   uint64_t hash = 0x6d656d62;
   for (int first = 0; first < size;) {
@@ -180,6 +186,13 @@ void comm_register_predefined() {
   uint64_t self = hash_combine(hash_combine(hash_text("MPI_COMM_SELF"), static_cast<uint64_t>(runtime.world)),
                                static_cast<uint64_t>(runtime.rank));
   add(backend->comm_self(), self, 0, "MPI_COMM_SELF");
+}
+
+void comm_renamed(uint64_t handle) {
+  char name[sizeof(ring::Comm::name)] = "";
+  backend->comm_name(handle, name, sizeof(name));
+  SpinGuard guard(lock);
+  if (const uint32_t index = find(handle); index != 0 && name[0] != 0) set_name(infos[index], name);
 }
 
 CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {

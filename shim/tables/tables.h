@@ -39,6 +39,8 @@ void comm_register_predefined();
 /// The communicator behind a handle; registers one that was made where resil could not see it. Never null, but for
 /// MPI_COMM_NULL and when the table is full of live communicators: then the shared entry "others".
 CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle);
+/// The program has given the communicator a name: the ring tells it from now on. Inside MPI_Comm_set_name.
+void comm_renamed(uint64_t handle);
 /// Goes up whenever a communicator or datatype handle may be reused; what was cached before holds no longer.
 extern std::atomic<uint32_t> handle_generation;
 /// Before MPI_Type_free: cached sizes of reused handles must not survive.

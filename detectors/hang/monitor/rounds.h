@@ -85,6 +85,7 @@ struct Summary {
       excused;  ///< seconds since the last sample in which being quiet says nothing: the most of any rank outside MPI
   double starved;  ///< of these, those in which that rank waited for a CPU
   Ending ending;  ///< of any such rank
+  uint64_t why;  ///< number of the latest question why the job does not go on; 0: none
   RankEvent events[kMaxEvents];
 };
 

@@ -34,6 +34,7 @@ void summary_add(Summary* into, const Summary& from) {
     into->starved = from.starved;
   }
   if (into->ending.name == 0) into->ending = from.ending;
+  if (from.why > into->why) into->why = from.why;
   uint32_t kept = into->event_count < kMaxEvents ? into->event_count : kMaxEvents;
   for (uint32_t i = 0; i < from.event_count && i < kMaxEvents && kept < kMaxEvents; ++i)
     into->events[kept++] = from.events[i];

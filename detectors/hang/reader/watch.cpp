@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <initializer_list>
+
 #include "shim/base/clock.h"
 #include "shim/base/hash.h"
 
@@ -71,6 +73,20 @@ void sample_excuse(Watch& watch, uint32_t i, bool still_out, double now, Summary
   if (!closely) rank.traffic = kNotRead;
 }
 
+/// Who asks for the state of one rank is told of all: a state dump, or `resil why`. Dumps of many ranks in two seconds
+/// are one question.
+void note_questions(Watch& watch, uint32_t i, uint64_t now_ns, Summary* summary) {
+  constexpr uint64_t kOneQuestion = 2000000000;
+  Tracked& rank = watch.tracked[i];
+  const Watched& watched = watch.watched[i];
+  const uint32_t dumps = __atomic_load_n(&watched.header->dumps, __ATOMIC_RELAXED);
+  if (rank.seen && dumps != rank.dumps && now_ns - watch.why > kOneQuestion) watch.why = now_ns;
+  rank.dumps = dumps;
+  const uint64_t asked = __atomic_load_n(&watched.section->control.why, __ATOMIC_RELAXED);
+  for (const uint64_t ticket : {asked, watch.why})
+    if (ticket > summary->why) summary->why = ticket;
+}
+
 void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary* summary) {
   Tracked& rank = watch.tracked[i];
   Watched& watched = watch.watched[i];
@@ -80,6 +96,7 @@ void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary*
     add_event(summary, watch.ranks[i], RankActivity::kUnknown);
     return;
   }
+  note_questions(watch, i, now_ns, summary);
   const QuickLook quick = look(watched, now_ns);
   if (!rank.seen || quick.moved || quick.instance != rank.instance) {
     rank.moved_at = rank.open_since = rank.life_checked = now;

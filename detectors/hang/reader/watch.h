@@ -27,6 +27,7 @@ struct Tracked {
   uint64_t delay_ns, traffic;  ///< run delay and bytes read and written, of the last look at them; kNotRead: none yet
   uint64_t ran_ns;  ///< processor time of the main thread, read with delay_ns
   double sleeping_since;  ///< in uninterruptible sleep without a break; 0: not
+  uint32_t dumps;  ///< state dumps that it has written
 };
 
 struct Watch {
@@ -38,6 +39,7 @@ struct Watch {
   uint32_t starved_asked;  ///< in this sample
   double opened_at, sampled_at;
   uint64_t open_attempts;
+  uint64_t why;  ///< Summary::why of the last state dump
 };
 
 /// Any time between two full snapshots proves that nothing moved in between; this is the shortest that is asked for.

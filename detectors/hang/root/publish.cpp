@@ -60,8 +60,9 @@ void publish(Root& root) {
   if (verdict.confidence == Confidence::kSuspected) return;
   root.published_at = monotonic_seconds();
   char json_path[1300] = "", text_path[1300] = "";
-  write_hang_files(root, control.reported, root.aborts && root.last_look.name == 0 ? "abort" : "report", json_path,
-                   text_path, sizeof(json_path));
+  write_hang_files(root, HangFile::kFinding, control.reported,
+                   root.aborts && root.last_look.name == 0 ? "abort" : "report", json_path, text_path,
+                   sizeof(json_path));
   control.reported += 1;
   print_block(verdict, explanation, text_path);
   run_hook(json_path);

@@ -10,6 +10,7 @@
 
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/watch.h"
+#include "detectors/hang/root/edges.h"
 #include "shim/base/version.h"
 #include "shim/call/runtime.h"
 #include "shim/model/calls.h"
@@ -62,8 +63,10 @@ void rank_member(JsonWriter& json, const Root& root, uint32_t rank, uint64_t now
     json.number("age", age(state, now));
   }
   if (state != nullptr) {
+    const char kernel[2] = {state->kernel_state, 0};
     json.integer("calls", static_cast<int64_t>(state->calls));
     json.integer("pid", state->pid);
+    if (state->kernel_state != 0) json.text("kernel", kernel);
     json.integer("node", state->node);
     if (state->device.kind != DeviceWorkKind::kNone) {
       char room[256];
@@ -81,7 +84,17 @@ void ranks(JsonWriter& json, const char* name, const int32_t* list, uint32_t cou
   json.end_array();
 }
 
-void write_json(Root& root, const char* action, uint64_t now, int fd) {
+/// What the answer to a question says of the job beside its verdict.
+void question_members(JsonWriter& json, const Root& root) {
+  json.integer("ticket", static_cast<int64_t>(root.why));
+  json.number("quiet", root.moved_at != 0 ? monotonic_seconds() - root.moved_at : 0);
+  json.number("longest_pause", root.learned.longest);
+  json.integer("moved", root.summary.moved);
+  json.integer("nodes", root.wiring->node_count);
+  json.boolean("new_finding", !root.why_only);
+}
+
+void write_json(Root& root, HangFile kind, const char* action, uint64_t now, int fd) {
   const Verdict& verdict = root.verdict;
   char time[40], comm[40];
   utc(now, time, sizeof(time));
@@ -118,6 +131,8 @@ void write_json(Root& root, const char* action, uint64_t now, int fd) {
   }
   writer.end_array();
   writer.text("action", action);
+  if (kind == HangFile::kWhy) question_members(writer, root);
+  write_edges(writer, root);
   writer.begin_array("unanswered");
   for (uint32_t i = 0; i < root.states.count; ++i)
     if (root.states.by_rank[i] == nullptr) writer.integer(nullptr, i);
@@ -192,26 +207,27 @@ void write_text(Root& root, const char* action, uint64_t now, int file) {
 
 }  // namespace
 
-void write_hang_files(Root& root, uint32_t number, const char* action, char* json_path, char* text_path,
+void write_hang_files(Root& root, HangFile kind, uint32_t number, const char* action, char* json_path, char* text_path,
                       uint32_t path_bytes) {
   json_path[0] = text_path[0] = 0;
   if (runtime.directory[0] == 0) return;
   const uint64_t now = realtime_ns();
+  const char* name = kind == HangFile::kWhy ? "why" : "hang";
   char path[1300];
   OwnFile text, json;
   for (uint32_t tries = 0; tries < 1000; ++tries, ++number) {  // another node may have led, and reported, before
-    snprintf(path, sizeof(path), "%s/hang-%u.json", runtime.directory, number);
+    snprintf(path, sizeof(path), "%s/%s-%u.json", runtime.directory, name, number);
     if (!own_file_exists(path)) break;
   }
-  snprintf(path, sizeof(path), "%s/hang-%u.txt", runtime.directory, number);
+  snprintf(path, sizeof(path), "%s/%s-%u.txt", runtime.directory, name, number);
   // dprintf: no stream, whose memory might have to be had from a heap that the program holds locked.
   if (own_file_begin(&text, path, 0666)) {
     write_text(root, action, now, text.fd);
     if (own_file_commit(&text)) snprintf(text_path, path_bytes, "%s", path);
   }
-  snprintf(path, sizeof(path), "%s/hang-%u.json", runtime.directory, number);
+  snprintf(path, sizeof(path), "%s/%s-%u.json", runtime.directory, name, number);
   if (!own_file_begin(&json, path, 0666)) return;
-  write_json(root, action, now, json.fd);
+  write_json(root, kind, action, now, json.fd);
   if ((fsync(json.fd) != 0 && errno != EINVAL) || writer.error() != 0) own_file_drop(&json);
   else if (own_file_commit(&json)) snprintf(json_path, path_bytes, "%s", path);
 }

@@ -18,6 +18,7 @@
 #include "detectors/hang/root/quiet_notice.h"
 #include "detectors/hang/root/root_verdict.h"
 #include "detectors/hang/root/unmatched_report.h"
+#include "detectors/hang/root/why.h"
 #include "detectors/hang/verdict/note.h"
 #include "shim/base/hash.h"
 #include "shim/call/runtime.h"
@@ -104,6 +105,8 @@ void sampled(Root& root, const Summary& summary) {
   }
   root.states_due = (summary.waiting != 0 || root.suspected || summary.gone != 0 || summary.stopped != 0) &&
                     now - root.states_at >= (root.states_taken < kEarlyStates ? kStatesEarly : kStatesEvery);
+  if (why_is_due(root, summary.why)) root.why = summary.why;
+  if (root.why != 0) root.states_due = true;
   if (summary.ending.name != 0) begin_last_look(root, summary.ending);
   // Also before anything can be proved: calls that do not match are the better word for what hangs on them.
   root.mismatch_due = summary.ending.name != 0 || now - root.mismatch_at >= kMismatchEvery ||
@@ -223,19 +226,27 @@ void explain_verdict(Root& root) {
   }
 }
 
+/// Words and names are there: to who has asked, and as a finding if it is a new one.
+void put_out(Root& root) {
+  if (root.why != 0) answer_why(root);
+  if (!root.why_only) publish(root);
+}
+
 /// The verdict stands: words, files, action.
 Ask tell(Root& root) {
   explain_verdict(root);
   if (root.names.missing) return ask_names(root, Phase::kNaming);
-  publish(root);
+  put_out(root);
   return next_round(root);
 }
 
 Ask decide(Root& root) {
   names_forget(root.names);
   const double now = monotonic_seconds();
-  if (judged(root, now) ? was_published(*root.control, root.verdict) : !quiet_notice(root, now, &root.verdict))
-    return next_round(root);
+  const bool certain = judged(root, now), known = certain && was_published(*root.control, root.verdict);
+  root.why_only = root.why != 0 && (!certain || known);
+  if (root.why == 0 && (known || (!certain && !quiet_notice(root, now, &root.verdict)))) return next_round(root);
+  if (root.why != 0 && !certain) why_verdict(root, now, &root.verdict);
   if (const uint32_t count = near_miss_questions(root.verdict, root.searches); count != 0)
     return ask(root, Phase::kSearching, Round::kSearch, root.searches, count * sizeof(root.searches[0]));
   return tell(root);
@@ -280,7 +291,7 @@ Ask answers_came(Root& root, const void* merged, uint32_t bytes) {
   const uint64_t count = bytes / sizeof(Answer);
   root.answer_count = static_cast<uint32_t>(count < kMostAnswers ? count : kMostAnswers);
   memcpy(root.answers, merged, root.answer_count * sizeof(Answer));
-  if (!found_by_graph(root, monotonic_seconds(), nullptr)) return decide(root);
+  if (root.why == 0 && !found_by_graph(root, monotonic_seconds(), nullptr)) return decide(root);
   return ask_states(root, Phase::kConfirming);
 }
 
@@ -343,9 +354,12 @@ Ask mismatch_came(Root& root, const void* merged, uint32_t bytes) {
 Ask publish_named(Root& root) {
   const Phase phase = root.phase;
   explain_verdict(root);
+  if (phase == Phase::kNaming) {
+    put_out(root);
+    return next_round(root);
+  }
   publish(root);
-  return phase == Phase::kNaming ? next_round(root)
-                                 : report_mismatches(root, mismatch_judge(*root.mismatch, nullptr, 0, &root.verdict));
+  return report_mismatches(root, mismatch_judge(*root.mismatch, nullptr, 0, &root.verdict));
 }
 
 /// As far as the ranks are this node's.
@@ -411,6 +425,7 @@ bool root_begin(Root& root, const Wiring& wiring, ControlBlock& control, Watch& 
   root.mismatch = mismatch_create(count);
   root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_ns());
   root.begun_at = monotonic_seconds();
+  root.why_told = realtime_ns();  // what was asked before, the leader before has answered
   root.traced = config_has("RESIL_LOG", "debug");
   root.aborts = config_has("RESIL_HANG", "abort");
   root.notice.after = config_has("RESIL_LOG", "quiet") ? 0 : config_real("RESIL_HANG_NOTICE");

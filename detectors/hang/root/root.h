@@ -106,6 +106,8 @@ struct Root {
   bool ending;  ///< after the collectives the unmatched messages, and no more
   bool traced, suspected, abort_wanted;
   bool aborts;  ///< RESIL_HANG=abort
+  bool why_only;  ///< the verdict at hand answers a question, and is no new finding
+  uint64_t why, why_told;  ///< question that waits for its answer (why.h), 0 none; the last one that has it
   QuietNotice notice;
   uint32_t states_taken;  ///< since anybody has moved
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model

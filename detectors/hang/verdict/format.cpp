@@ -320,7 +320,8 @@ const char* class_name(HangClass of) {
                                     "unreceived_messages",
                                     "message_mismatch",
                                     "node_silent",
-                                    "no_progress"};
+                                    "no_progress",
+                                    "moving"};
   const auto index = static_cast<unsigned>(of);
   return index < sizeof(kNames) / sizeof(kNames[0]) ? kNames[index] : "no_progress";
 }

@@ -26,6 +26,7 @@ enum class HangClass : uint8_t {
   kMessageMismatch,  ///< messages sent as one basic type and received as another, likewise
   kNodeSilent,  ///< ... for one whose node gives no answer: stopped, gone or cut off
   kUnknown,  ///< no progress, reason not known
+  kMoving,  ///< no hang: the job moves, or pauses as it has before
 };
 
 const char* class_name(HangClass of);  ///< "deadlock", "collective_mismatch", "missing_rank", …

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See why.h. The patience that a finding needs is not asked for here: the user has asked, and reads "suspected".
+
+#include "detectors/hang/root/why.h"
+
+#include "detectors/hang/root/report_files.h"
+#include "detectors/hang/root/root_verdict.h"
+#include "shim/base/clock.h"
+#include "shim/call/runtime.h"
+#include "shim/tables/tables.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr double kPause = 1;  ///< seconds without a move that are no news in any program
+constexpr uint64_t kAhead = 60000000000;  ///< ns that another host's clock may be ahead
+
+void begin(Verdict* verdict, HangClass type) { verdict->begin(type, Confidence::kSuspected); }
+
+void add_quiet(const Root& root, double now, Verdict* verdict) {
+  Statement& made = verdict->add(Message::kQuietFor);
+  made.seconds[0] = now - root.moved_at;
+  made.seconds[1] = root.learned.longest;
+}
+
+/// Ranks of that activity, as culprits.
+RankSet find(const Root& root, RankActivity activity) {
+  RankSet found = {};
+  for (uint32_t i = 0; i < root.states.count; ++i)
+    if (const RankState* state = root.states.by_rank[i]; state != nullptr && state->activity == activity)
+      found.add(static_cast<int32_t>(i));
+  return found;
+}
+
+RankSet find_silent(const Root& root) {
+  RankSet found = {};
+  for (uint32_t i = 0; i < root.states.count; ++i)
+    if (root.states.by_rank[i] == nullptr) found.add(static_cast<int32_t>(i));
+  return found;
+}
+
+void accuse(const RankSet& ranks, Verdict* verdict) {
+  for (uint32_t i = 0; i < ranks.count; ++i)
+    for (int32_t rank = ranks.ranges[i].first; rank <= ranks.ranges[i].last; ++rank) verdict->add_culprit(rank);
+}
+
+void add_ranks_of(Verdict* verdict, Message id, const RankSet& ranks) {
+  if (ranks.total == 0) return;
+  Statement& made = verdict->add(id, ranks);
+  made.rank = ranks.count != 0 ? ranks.ranges[0].first : -1;
+  made.n[0] = ranks.total;
+}
+
+/// All that wait, by call; as victims.
+void add_waiting(const Root& root, Verdict* verdict) {
+  WaitGroup kinds[kWaitGroups];
+  const uint32_t count = find_wait_groups(root, verdict, kinds);
+  for (uint32_t k = 0; k < count; ++k) add_wait_group(verdict, Message::kTheseWait, kinds[k]);
+}
+
+/// The graph, with all waits that MPI permits: what it finds is not certain.
+bool by_graph(const Root& root, Verdict* verdict) {
+  const GraphInput input = {root.states.by_rank, root.states.count, realtime_ns(), world_comm_id(runtime.world)};
+  if (graph_judge(input, root.questions, root.question_count, root.answers, root.answer_count, true, verdict) ==
+      Judgement::kNothing)
+    return false;
+  verdict->confidence = Confidence::kSuspected;
+  return true;
+}
+
+void moves(const Root& root, double now, Verdict* verdict) {
+  begin(verdict, HangClass::kMoving);
+  if (root.summary.moved != 0) {
+    Statement& made = verdict->add(Message::kJobMoves);
+    made.n[0] = root.summary.moved;
+    made.n[1] = root.summary.ranks;
+  } else {
+    add_quiet(root, now, verdict);
+  }
+}
+
+}  // namespace
+
+bool why_is_due(const Root& root, uint64_t ticket) { return ticket > root.why_told && ticket < realtime_ns() + kAhead; }
+
+void why_verdict(const Root& root, double now, Verdict* verdict) {
+  const double usual = root.learned.longest > kPause ? root.learned.longest : kPause;
+  if (root.summary.moved != 0 || now - root.moved_at <= usual) return moves(root, now, verdict);
+  const RankSet gone = find(root, RankActivity::kGone), stopped = find(root, RankActivity::kStopped),
+                computing = find(root, RankActivity::kComputing), silent = find_silent(root),
+                blocked = find(root, RankActivity::kBlocked), polling = find(root, RankActivity::kPolling);
+  const uint32_t waiting = blocked.total + polling.total;
+  // Somebody who runs may end all that the graph would call a wait for ever; so first who is not inside MPI.
+  if (computing.total > waiting) {
+    begin(verdict, HangClass::kMoving);
+    add_quiet(root, now, verdict);
+    add_ranks_of(verdict, computing.total == 1 ? Message::kOneComputes : Message::kSomeCompute, computing);
+  } else if (stopped.total != 0) {
+    begin(verdict, HangClass::kRankStopped);
+    accuse(stopped, verdict);
+    add_quiet(root, now, verdict);
+    add_ranks_of(verdict, Message::kSomeStopped, stopped);
+    verdict->add(Message::kDoContinue, stopped);
+  } else if (computing.total != 0) {
+    begin(verdict, HangClass::kComputation);
+    accuse(computing, verdict);
+    add_quiet(root, now, verdict);
+    add_ranks_of(verdict, computing.total == 1 ? Message::kOneComputes : Message::kSomeCompute, computing);
+  } else if (gone.total != 0 && !by_graph(root, verdict)) {
+    begin(verdict, HangClass::kRankGone);
+    accuse(gone, verdict);
+    add_quiet(root, now, verdict);
+    add_ranks_of(verdict, Message::kEndedWithout, gone);
+    verdict->add(Message::kDoSeeDeath);
+  } else if (silent.total != 0 && gone.total == 0) {
+    begin(verdict, HangClass::kNodeSilent);
+    accuse(silent, verdict);
+    add_quiet(root, now, verdict);
+    add_ranks_of(verdict, Message::kNoAnswer, silent);
+    verdict->add(Message::kDoSeeNode);
+  } else if (gone.total == 0 && !by_graph(root, verdict)) {
+    begin(verdict, polling.total != 0 ? HangClass::kUnknown : HangClass::kInsideMpi);
+    add_quiet(root, now, verdict);
+    add_ranks_of(verdict, Message::kSomePoll, polling);
+    if (polling.total == 0) verdict->add(Message::kAllInside).n[0] = waiting;
+  }
+  if (verdict->victim_count == 0 && verdict->type != HangClass::kMoving) add_waiting(root, verdict);
+  add_devices(root, verdict);
+  add_places(root, verdict);
+}
+
+void answer_why(Root& root) {
+  char json_path[1300], text_path[1300];
+  write_hang_files(root, HangFile::kWhy, 0, "report", json_path, text_path, sizeof(json_path));
+  root.why_told = root.why;
+  root.why = 0;
+}
+
+}  // namespace resil::hang

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`resil why`: why a running job does not go on, and who did it. The question is a number that is written into the rings of the job's ranks on
+this node; the helper thread of the node's leader sees it and the root of the leaders answers for all nodes, while every main thread is
+wedged, in why-N.json. No signal. What this node can see from outside is added: the system call in which a rank sleeps, and
+stacks by ptrace."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import stat
+import struct
+import time
+
+from . import blocked, findings, place, process, remote_stacks, status, symbols, waits
+from . import job as jobs
+from .dump import _SYSTEM, _directory, _nobody
+from .job import Usage
+from .ring import Ring, RingError
+from .text import WIDTH, clean, colour, plural, ranges, ranks_phrase, seconds_text, wrap
+from .values import Invalid, integer, items, number, parse_object, rank_list, read_bytes, text
+
+LABEL = 11
+OFFSET = 32       # of ControlBlock::why in section "hang" (detectors/hang/slots/layout.h)
+WAIT = 8.0        # seconds: rounds over all nodes, one of which may not answer
+POLL = 0.03
+MOST_STACKS = 64  # processes of this node
+MOST_LINES = 10
+_NAME = re.compile(r"why-\d{1,6}\.json$")
+_LONG_LINE = 3000
+
+EPILOG = """\
+examples:
+  %(prog)s                 your only job on this node
+  %(prog)s 4711            a scheduler's job id, a launcher's pid, or a report directory
+  %(prog)s --no-stacks     without ptrace: no process is stopped for its stacks
+  srun --overlap --jobid=4711 -n1 %(prog)s 4711      from elsewhere, on a node of a Slurm job
+
+exit status: 0 it moves, 1 it hangs, or seems to, 2 usage (or no such job runs here), 3 no answer: only this node was looked at
+"""
+
+# What a class means, in the user's words.
+CAUSES = {"deadlock": "deadlock", "collective_mismatch": "collective mismatch", "unmatched_message": "unmatched message",
+          "missing_rank": "a rank never arrived", "rank_gone": "a rank never arrived", "rank_stopped": "a rank never arrived",
+          "computation": "a rank never arrived", "node_silent": "a rank never arrived", "inside_mpi": "inside MPI with everyone arrived",
+          "no_progress": "no progress", "moving": "moving", "unreceived_messages": "unmatched message"}
+DETAILS = {"missing_rank": "finished, or in another communicator", "rank_gone": "gone", "rank_stopped": "stopped", "node_silent": "unreachable",
+           "computation": "computing"}
+
+
+def add_command(commands, job_help: str) -> None:
+    parser = commands.add_parser("why", help="why a running job does not go on, and who did it", epilog=EPILOG,
+                                 description="Gathers the state of all ranks while they are wedged and says what they wait for, who is at "
+                                 "fault and how sure that is.", formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("job", nargs="?", metavar="JOB", help=job_help)
+    parser.add_argument("--json", action="store_true", help="all of it, for programs")
+    parser.add_argument("--no-stacks", action="store_true", help="take no stacks: no process is stopped for some milliseconds")
+    parser.add_argument("--wait", type=float, default=WAIT, metavar="SECONDS", help="for the answer of all nodes; default %g" % WAIT)
+    parser.set_defaults(run=run)
+
+
+def run(options) -> int:
+    if not 0 <= options.wait <= 600:
+        raise Usage("--wait: 0 to 600 seconds")
+    job = jobs.resolve(options.job, live_only=True)
+    rings = [ring for ring in job.rings if ring.alive]
+    if not rings:
+        directory = _directory(job)
+        raise Usage(_nobody(job, directory.ranks if directory else {}))
+    begun = time.monotonic()
+    first = status.take(job)
+    answers = ask(rings, options.wait)
+    waited = time.monotonic() - begun
+    if waited < 0.5:
+        time.sleep(0.5 - waited)
+    second = status.take(job)
+    both = {key: (first[key], second[key]) for key in second if key in first}
+    if not both:
+        raise Usage("the job has ended: %s report %s" % (place.command(), clean(job.directory)))
+    told = judge(job, rings, answers, both)
+    told["seconds"] = waited
+    if not options.no_stacks and told["verdict"] != "moving":
+        _add_stacks(told, rings)
+    _name_all(told, both, job)
+    print(json.dumps(told, indent=1) if options.json else "\n".join(render(told)))
+    return 3 if told["verdict"] == "not known" else 0 if told["verdict"] == "moving" else 1
+
+
+# -- the question -----------------------------------------------------------------------------------------------------
+
+def ask(rings: list, seconds: float) -> dict[int, dict]:
+    """{world: the root's answer}; a world that gave none in time is left out."""
+    worlds: dict[int, list] = {}
+    for ring in rings:
+        worlds.setdefault(ring.world, []).append(ring)
+    places = {world: members[0].directory for world, members in worlds.items() if members[0].directory}
+    before = {world: set(_names(path)) for world, path in places.items()}
+    ticket = time.time_ns()
+    asked = {world for world, members in worlds.items() if sum(_write(ring, ticket) for ring in members)}
+    answers: dict[int, dict] = {}
+    deadline = time.monotonic() + seconds
+    while True:
+        for world in (asked & set(places)) - set(answers):
+            for name in _names(places[world]):
+                if name not in before[world]:
+                    found = _read(os.path.join(places[world], name))
+                    if found and integer(found.get("ticket")) >= ticket:
+                        answers[world] = dict(found, source=name)
+        if len(answers) == len(asked & set(places)) or time.monotonic() >= deadline:
+            return answers
+        time.sleep(POLL)
+
+
+def _write(ring, ticket: int) -> bool:
+    """The number into that rank's own slots, of which the leader of the node reads all; eight bytes, by one system call."""
+    try:
+        with Ring(ring.path, follow_links=False) as known:
+            section = known.section("hang", 1)
+            if section.entries * section.stride < OFFSET + 8 or section.offset % 64:
+                return False
+        descriptor = os.open(ring.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (RingError, OSError):
+        return False
+    try:
+        now = os.fstat(descriptor)
+        if not stat.S_ISREG(now.st_mode) or (process.device_text(now.st_dev), now.st_ino) != ring.inode or now.st_uid != ring.uid:
+            return False
+        return os.pwrite(descriptor, struct.pack("<Q", ticket), section.offset + OFFSET) == 8
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(filter(_NAME.match, os.listdir(path)))
+    except OSError:
+        return []
+
+
+def _read(path: str) -> dict | None:
+    try:
+        return parse_object(read_bytes(path))
+    except Invalid:
+        return None  # not complete yet, or no answer
+
+
+# -- the verdict ------------------------------------------------------------------------------------------------------
+
+def judge(job, rings: list, answers: dict, both: dict) -> dict:
+    """The root's verdict, and where the accused ranks of this node are."""
+    here = status.compare(job, both)
+    sites = here.pop("sites")
+    told = {"schema_version": 1, "time": here["time"], "directory": job.directory, "program": here["program"], "mpi": here["mpi"],
+            "host": here["host"], "world_size": here["world_size"], "ranks_here": here["ranks_here"], "sites": sites,
+            "still_seconds": here["still_seconds"], "calls_per_second": here["calls_per_second"], "started": here["started"]}
+    world = min(answers, key=lambda one: (text(answers[one].get("class")) == "moving", one), default=None)
+    if world is None:
+        moving = here["verdict"] == "MOVING"
+        return dict(told, verdict="moving" if moving else "not known", world=0, kind="", confidence="suspected", detail="", culprits=[], victims=[],
+                    unanswered=[], message="" if moving else
+                    "the helper threads gave no answer (RESIL_HANG=off, or the report directory is not shared with rank 0's node); what follows "
+                    "is this node's ranks only.", evidence=[], blocked={}, edges=[], states={}, source="")
+    answer = answers[world]
+    kind = text(answer.get("class"), 40)
+    told.update(world=world, kind=kind, confidence=text(answer.get("confidence"), 20), detail=DETAILS.get(kind, ""),
+                verdict=CAUSES.get(kind, kind), message=text(answer.get("message"), _LONG_LINE), source=text(answer.get("source"), 40),
+                evidence=[text(line, 1000) for line in items(answer.get("evidence"))[:64]], quiet=number(answer.get("quiet")),
+                culprits=rank_list(answer.get("culprit_ranks")), victims=rank_list(answer.get("victim_ranks")),
+                unanswered=rank_list(answer.get("unanswered")), edges=items(answer.get("edges"))[:1024],
+                culprit_count=integer(answer.get("culprit_count")), victim_count=integer(answer.get("victim_count")),
+                nodes=integer(answer.get("nodes")), new_finding=bool(answer.get("new_finding")))
+    states = {integer(one.get("rank")): one for one in items(answer.get("ranks")) if isinstance(one, dict)}
+    told["states"] = _states(states)
+    told["blocked"] = _blocked(rings, world, told["culprits"] or [rank for rank, one in states.items() if one.get("state") == "computing"])
+    _refine(told, states)
+    return told
+
+
+def _states(states: dict) -> dict[str, str]:
+    found: dict[str, list[int]] = {}
+    for rank, one in states.items():
+        found.setdefault(text(one.get("state"), 20) or "unknown", []).append(rank)
+    return {state: ranges(ranks) for state, ranks in sorted(found.items(), key=lambda item: len(item[1]))}
+
+
+def _blocked(rings: list, world: int, ranks: list[int]) -> dict[int, dict]:
+    """System calls in which these ranks sleep, as far as they run here."""
+    found = {}
+    for ring in rings:
+        if ring.world == world and ring.rank in ranks[:MOST_STACKS] and ring.pid_is_ours:
+            one = blocked.system_call(ring.pid)
+            if one:
+                found[ring.rank] = one
+    return found
+
+
+def _refine(told: dict, states: dict) -> None:
+    """Of the classes that name a rank outside MPI: what it does there. Of waits: what for."""
+    kind, kernel = told["kind"], {text(states.get(rank, {}).get("kernel"), 1) for rank in told["culprits"]}
+    calls = list(told["blocked"].values())
+    devices = [rank for rank, one in states.items() if text(one.get("device"))]
+    if kind == "computation" and calls:
+        driver = [one for one in calls if one["name"] == "ioctl" and one["state"] == "D"]
+        if driver:
+            told.update(verdict="device driver", detail="in %s, uninterruptible" % driver[0]["text"])
+        elif any(one["io"] for one in calls):
+            told.update(verdict="file I/O", detail="in " + next(one["text"] for one in calls if one["io"]))
+        else:
+            told["detail"] = "asleep in %s" % calls[0]["text"] if calls[0]["state"] != "D" else "in the kernel: %s" % calls[0]["text"]
+    elif kind == "computation" and "D" in kernel:
+        told["detail"] = "in the kernel (uninterruptible sleep)"
+    if kind in ("inside_mpi", "computation", "no_progress") and devices and (kind != "computation" or set(devices) & set(told["culprits"])):
+        told.update(verdict="device wait", detail=text(states[devices[0]].get("device"), 200))
+    if kind == "no_progress" and any(text(one.get("state")) == "polling" for one in states.values()):
+        told.update(verdict="busy-wait livelock", detail="polls that find nothing")
+
+
+# -- stacks and names -------------------------------------------------------------------------------------------------
+
+def _add_stacks(told: dict, rings: list) -> None:
+    """The accused and their victims of this node, the accused first."""
+    order = {rank: i for i, rank in enumerate(told["culprits"])}
+    mine = sorted((ring for ring in rings if ring.pid_is_ours and process.alive(ring.pid, ring.start_ticks)),
+                  key=lambda ring: (order.get(ring.rank, len(order)) if ring.world == told["world"] else len(order), ring.key))[:MOST_STACKS]
+    found, problems = remote_stacks.take([ring.pid for ring in mine])
+    stacks = {ring.key: found[ring.pid] for ring in mine if ring.pid in found}
+    told["stacks"] = remote_stacks.tree(stacks)
+    told["stack_problems"] = problems[:4] + (["and %d more" % (len(problems) - 4)] if len(problems) > 4 else [])
+    told["at"] = {}
+    for ring in mine:
+        main = found.get(ring.pid, {}).get(ring.pid)
+        frame = main and remote_stacks.own_frame(main, _SYSTEM)
+        if frame and ring.world == told["world"] and ring.rank in order:
+            told["at"][ring.rank] = remote_stacks.words(frame)
+
+
+def _name_all(told: dict, both: dict, job) -> None:
+    """object+0xoffset becomes function at file:line."""
+    objects: dict[str, str] = {}
+    for ring in job.rings[:16]:
+        try:
+            with Ring(ring.path, follow_links=False) as one:
+                for path in one.object_files():
+                    name = os.path.basename(path)
+                    objects[name] = path if objects.get(name, path) == path else ""
+        except RingError:
+            continue
+    objects = {name: path for name, path in objects.items() if path}
+    sites = [site for line in [told["message"], *told["evidence"]] for site in symbols.sites_in(line, objects)][:findings.MOST_SITES]
+    known = symbols.lookup(sites + told.pop("sites")[:16], told["started"] or 0.0)
+    told["message"] = symbols.resolve_sentence(told["message"], objects, known)
+    told["message"] = re.sub(r"( at \S+:\d+) to 0x[0-9a-f]+", r"\1", told["message"])
+    told["evidence"] = [symbols.resolve_sentence(line, objects, known) for line in told["evidence"]]
+    status._name_places(told, both, known)
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+def headline(told: dict) -> str:
+    if told["verdict"] == "moving":
+        return "MOVING"
+    return "NO ANSWER" if told["verdict"] == "not known" else "%s %s" % (told["confidence"].upper(), told["verdict"])
+
+
+def render(told: dict) -> list[str]:
+    head = headline(told)
+    said = told["message"] or "%d MPI calls a second" % round(told["calls_per_second"])
+    out = wrap(said, head + ": ", "  ", lines=9)
+    out[0] = out[0].replace(head, colour(head, "32" if told["verdict"] == "moving" else "31"), 1)
+
+    def row(label, words, most=3):
+        out.extend(wrap(words, label.ljust(LABEL), " " * LABEL, lines=most))
+    row("job", "%s, %s, %s%s" % (clean(told["program"]) or "?", clean(told["mpi"]), plural(told["world_size"], "rank"),
+                                 " on %s" % plural(told["nodes"], "node") if told.get("nodes") else ""))
+    if told.get("quiet") and told["verdict"] != "moving":
+        row("quiet", "no rank has entered or left an MPI call for %s" % seconds_text(told["quiet"]))
+    if told["culprits"]:
+        row("culprit", _culprits(told), 4)
+    if told["victims"]:
+        row("victims", _many(told["victims"], told["victim_count"]), 1)
+    if told["unanswered"]:
+        row("no answer", "%s: their node did not answer, or they run without resil" % ranks_phrase([(0, rank) for rank in told["unanswered"]]), 2)
+    shown = [line for line in told["evidence"] if not line.startswith(("core:", "waiting:"))]
+    for i, line in enumerate(shown[:8] if told["verdict"] != "moving" else []):
+        row("evidence" if i == 0 else "", line, 2)
+    for i, one in enumerate(told["places"][:MOST_LINES]):
+        row("where" if i == 0 else "", "%s: %s" % (one["name"], one["place"]), 2)
+    if len(told["places"]) > MOST_LINES:
+        row("", "and %s in other places (--json lists them)" % plural(sum(one["count"] for one in told["places"][MOST_LINES:]), "rank"))
+    for i, line in enumerate(edge_lines(told["edges"])[:6] if told["verdict"] != "moving" else []):
+        row("waits" if i == 0 else "", line, 2)
+    if told.get("stacks"):
+        out.append("stacks of all threads on this node (ranks, outermost first)")
+        out += ["  " + clean(line, WIDTH + 20) for line in remote_stacks.lines(told["stacks"])]
+    for problem in told.get("stack_problems", []):
+        row("stacks", problem, 2)
+    row("next", "%s report %s%s" % (place.command(), clean(told["directory"]), "; %s" % told["source"] if told["source"] else ""), 2)
+    return out
+
+
+def _many(ranks: list[int], count: int) -> str:
+    return "ranks %s%s" % (ranges(ranks), ", %d in all" % count if count > len(ranks) else "") if len(ranks) != 1 else "rank %d" % ranks[0]
+
+
+def _culprits(told: dict) -> str:
+    words = _many(told["culprits"], told["culprit_count"])
+    if told["detail"]:
+        words += ": " + told["detail"]
+    at = fold_places(told.get("at", {}))
+    return words + "".join("; %s at %s" % (ranks, there) if len(told["culprits"]) > 1 else ", at " + there for ranks, there in at)
+
+
+def fold_places(at: dict[int, str]) -> list[tuple[str, str]]:
+    found: dict[str, list[int]] = {}
+    for rank, there in at.items():
+        found.setdefault(there, []).append(rank)
+    return [(ranks_phrase([(0, rank) for rank in ranks]), there) for there, ranks in found.items()][:8]
+
+
+def edge_lines(edges: list) -> list[str]:
+    """A line a wait: "ranks 0,2-3 wait for rank 1: MPI_Allreduce, collective 11 on MPI_COMM_WORLD"."""
+    out = []
+    for edge in edges:
+        if not isinstance(edge, dict):
+            continue
+        begin, to = rank_list(edge.get("from")), rank_list(edge.get("to"))
+        if begin:
+            out.append("%s %s for %s: %s" % (ranks_phrase([(0, rank) for rank in begin]), "waits" if len(begin) == 1 else "wait",
+                                            ranks_phrase([(0, rank) for rank in to]) if to else "nobody that is known",
+                                            waits.edge_words(edge)))
+    return out

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""resil why on jobs that move, spin, wait for each other and wait for a file: verdict, culprit, line and communicator are right, the ranks
+go on, and a job that can end does so with its own result.
+
+Usage: why_test.py MPI
+"""
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "scripts"))
+sys.dont_write_bytecode = True
+from harness import launch_lines, mpi as jobs, patience  # noqa: E402
+from harness.main import run_checks  # noqa: E402
+from resil_tool import process, remote_stacks  # noqa: E402
+
+TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
+APP = r"""
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static volatile double sink;
+static inline __attribute__((always_inline)) void relax(double x) {
+  sink = sink * x + 1;                                              /* relax */
+}
+static void solve(const char* file) {
+  while (access(file, F_OK) != 0)
+    for (int i = 0; i < 1000000; ++i) relax(0.5);                   /* solve */
+}
+static void checkpoint(const char* file) {
+  int fd = open(file, O_RDONLY);                                    /* checkpoint */
+  close(fd);
+}
+int main(int argc, char** argv) {
+  int rank, value = 1, sum = 0, more = 1;
+  char fifo[4096];
+  MPI_Comm comm;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_name(comm, "atmosphere");
+  MPI_Comm_rank(comm, &rank);
+  strcpy(fifo, argv[2]);
+  strcat(fifo, ".fifo");
+  while (strcmp(argv[1], "move") == 0 && more) {
+    value = access(argv[2], F_OK) != 0;
+    MPI_Allreduce(&value, &more, 1, MPI_INT, MPI_MIN, comm);
+    usleep(1000);
+  }
+  if (rank == 1 && strcmp(argv[1], "spin") == 0) solve(argv[2]);
+  if (rank == 1 && strcmp(argv[1], "fifo") == 0) checkpoint(fifo);
+  if (strcmp(argv[1], "cycle") == 0) MPI_Recv(&sum, 1, MPI_INT, 1 - rank, 7, comm, MPI_STATUS_IGNORE);
+  value = rank + 1;
+  MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm);
+  MPI_Comm_free(&comm);
+  MPI_Finalize();
+  if (rank == 0) printf("sum %d\n", sum);
+  return 0;
+}
+"""
+
+
+def line_of(mark):
+    return 1 + next(i for i, line in enumerate(APP.split("\n")) if "/* %s */" % mark in line)
+
+
+class Job:
+    """A job that goes on until `end`, or for ever."""
+
+    def __init__(self, mpi, place, what, **settings):
+        self.file, self.directory = os.path.join(jobs.scratch(), "end"), os.path.join(jobs.scratch(), "report")
+        os.mkfifo(self.file + ".fifo")
+        environment = jobs.rank_environment(True, self.directory, {"RESIL_LOG": "quiet", "RESIL_HANG_NOTICE": "0", **settings})
+        self.job = jobs.Running(jobs.launcher(mpi, 2, environment) + [os.path.join(place, "app"), what, self.file], self.directory)
+
+    def why(self, *words):
+        return patience.run([sys.executable, TOOL, "why", *words, self.directory], capture_output=True, timeout=60,
+                            env=jobs.clean_environment())
+
+    def until(self, wanted, *words):
+        """The first answer that `wanted` takes."""
+        limit = patience.Patience(30)
+        while True:
+            done = self.why("--json", *words)
+            found = json.loads(done.stdout) if done.returncode in (0, 1, 3) else {}
+            if found and found["ranks_here"] == 2 and found["source"] and wanted(found):
+                return done, found
+            assert self.job.poll() is None and not limit.over(), (done.stdout, done.stderr)
+
+    def pids(self):
+        return [pid for _, pid in sorted(self.job.ranks().items())]
+
+    def end(self):
+        """The result is the program's own, though it was asked."""
+        with open(self.file, "w", encoding="ascii"):
+            pass
+        patience.wait_for(lambda: self.job.poll() is not None, "the end of the job", 60)
+        result = self.job.end()
+        assert result.returncode == 0 and result.stdout == b"sum 3\n", result.text()
+        assert not glob.glob(os.path.join(self.directory, "dump-*")), "a rank was signalled"
+
+
+def stacks_can_be_read():
+    """ptrace may be forbidden here, or no reader installed."""
+    with subprocess.Popen(["sleep", "60"]) as other:
+        found, _ = remote_stacks.take([other.pid])
+        other.kill()
+    return bool(found)
+
+
+def moves(mpi, place):
+    job = Job(mpi, place, "move")
+    done, found = job.until(lambda found: found["verdict"] == "moving")
+    assert done.returncode == 0 and not found["culprits"] and found["ranks_here"] == 2, found
+    text = job.why().stdout.decode()
+    assert text.startswith("MOVING: ") and "stacks" not in text and "\033" not in text, text
+    job.end()
+    again = job.why()
+    assert again.returncode == 2 and b"no rank of" in again.stderr, again
+
+
+def spins(mpi, place):
+    job = Job(mpi, place, "spin")
+    done, found = job.until(lambda found: found["verdict"] != "moving")
+    assert done.returncode == 1 and found["verdict"] == "a rank never arrived" and found["detail"] == "computing", found
+    assert found["culprits"] == [1] and found["victims"] == [0] and found["confidence"] == "suspected", found
+    edges = [(edge["from"], edge["to"], edge["call"], edge["communicator"]) for edge in found["edges"]]
+    assert edges == [([0], [1], "MPI_Allreduce", "atmosphere")], edges
+    if stacks_can_be_read():
+        text = job.why().stdout.decode()
+        assert "solve at app.c:%d" % line_of("solve") in text or "relax at app.c:%d" % line_of("relax") in text, text
+        assert all(process.stat(pid)[0] in "RSD" for pid in job.pids())
+    job.end()
+
+
+def waits_for_each_other(mpi, place, **settings):
+    job = Job(mpi, place, "cycle", **settings)
+    done, found = job.until(lambda found: found["confidence"] == "proved", "--no-stacks")
+    assert done.returncode == 1 and found["verdict"] == "deadlock" and found["kind"] == "deadlock", found
+    assert found["culprits"] == [0, 1] and not found["unanswered"], found
+    edges = sorted((edge["from"], edge["to"], edge["kind"], edge["tag"], edge["communicator"]) for edge in found["edges"])
+    assert edges == [([0], [1], "receive", 7, "atmosphere"), ([1], [0], "receive", 7, "atmosphere")], edges
+    assert found["nodes"] == (2 if settings else 1), found
+    text = job.why("--no-stacks").stdout.decode()
+    assert text.startswith("PROVED deadlock: ") and "tag 7, on atmosphere" in text, text
+    # A state dump of one rank is the same question.
+    before = len(glob.glob(os.path.join(job.directory, "why-*.json")))
+    os.kill(job.pids()[1], signal.SIGHUP)
+    patience.wait_for(lambda: len(glob.glob(os.path.join(job.directory, "why-*.json"))) > before, "the answer to a dump", 30)
+    job.job.end()
+
+
+def waits_for_a_file(mpi, place):
+    job = Job(mpi, place, "fifo")
+    done, found = job.until(lambda found: found["verdict"] != "moving", "--no-stacks")
+    assert done.returncode == 1 and found["culprits"] == [1] and found["victims"] == [0], found
+    pid = job.pids()[1]
+    if os.access("/proc/%d/syscall" % pid, os.R_OK) and found["blocked"]:
+        assert found["verdict"] == "file I/O" and found["detail"] == 'in open("%s.fifo")' % job.file, found
+    with open(job.file + ".fifo", "w", encoding="ascii"):
+        job.end()
+
+
+def main(mpi):
+    place = launch_lines.place(mpi)
+    with open(os.path.join(place, "app.c"), "w", encoding="ascii") as file:
+        file.write(APP)
+    subprocess.run([os.path.join(place, "bin", "mpicc"), "-g", "-O1", "-o", "app", "app.c"], cwd=place, check=True)
+    checks = [("a job that moves", moves), ("a rank that computes for ever", spins), ("a rank that waits for a file", waits_for_a_file),
+              ("two ranks that wait for each other", waits_for_each_other),
+              ("the same on two nodes", lambda mpi, place: waits_for_each_other(mpi, place, RESIL_NODE_RANKS="1"))]
+    return run_checks([(name, lambda check=check: check(mpi, place)) for name, check in checks])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""resil why without an MPI: errors, stacks of other processes read from outside, system calls, edges. Real jobs: tests/preload/why_test.py."""
+
+import os
+import subprocess
+import tempfile
+import time
+import types
+import unittest
+
+import support
+from resil_tool import blocked, process, remote_stacks, waits, why
+from resil_tool.job import Usage
+from support import Case, FakeRank, captured
+
+EU = """PID 7 - process
+TID 7:
+#0  0x0000560042cf33d3 relax - /home/ada/app
+    /home/ada/src/app.c:9:98
+#1  0x0000560042cf33d3 __solver_MOD_solve - /home/ada/app
+    /home/ada/src/solver.f90:10:56
+#2  0x0000560042cf33d4 main.constprop.0 - /home/ada/app
+    /home/ada/src/app.c:20:42
+#3  0x00007fd819d0624a __libc_start_call_main - /usr/lib/libc.so.6
+TID 9:
+#0  0x00007fd819ddb26f - /usr/lib/libevent.so
+"""
+GDB = """Thread 2 (Thread 0x7f5 (LWP 9) "app"):
+#0  0x00007fd819ddb26f in poll () from /usr/lib/libc.so.6
+Thread 1 (Thread 0x7f3 (LWP 7) "app"):
+#0  relax (x=1) at app.c:9
+#1  solve (file=0x7ffd "a (b)") at app.c:12
+#2  0x0000560042cf33d4 in main (argc=2, argv=0x7ffd) at app.c:20
+"""
+
+
+def setUpModule():
+    support.limit_time()
+
+
+def tearDownModule():
+    support.release_time()
+
+
+def ask(word=None, **more):
+    return captured(why.run, types.SimpleNamespace(**{"job": word, "json": False, "no_stacks": True, "wait": 0.2, **more}))
+
+
+class Errors(Case):
+    def test_no_job_runs_here(self):
+        with self.assertRaisesRegex(Usage, "no rank of yours"):
+            ask()
+
+    def test_several_jobs_are_listed(self):
+        FakeRank(self)
+        with tempfile.TemporaryDirectory() as other:
+            self.directory = other
+            FakeRank(self, 1)
+            with self.assertRaisesRegex(Usage, "several jobs of yours"):
+                ask()
+
+    def test_a_library_that_gives_no_answer(self):
+        ranks = [FakeRank(self, r, 2) for r in range(2)]
+        status, out = ask()
+        self.assertEqual(status, 3, out)
+        self.assertTrue(out.startswith("NO ANSWER: "), out)
+        self.assertIn("MPI_Recv", out)
+        for rank in ranks:
+            self.assertTrue(rank.lives())
+            self.assertEqual(rank.signals(), 0)
+
+    def test_an_answer_that_is_cut_off_counts_for_nothing(self):
+        path = os.path.join(self.directory, "why-0.json")
+        for data in (b"", b'{"ticket": 1', b"[]", b"\0" * 100):
+            with open(path, "wb") as file:
+                file.write(data)
+            self.assertIsNone(why._read(path))
+
+
+class Stacks(unittest.TestCase):
+    def words(self, frames):
+        return [remote_stacks.words(frame) for frame in frames]
+
+    def test_names_lines_and_inlined_frames(self):
+        threads = remote_stacks.parse("eu-stack", EU)
+        self.assertEqual(self.words(threads[7]), ["relax at app.c:9", "solver::solve at solver.f90:10", "main at app.c:20",
+                                                  "__libc_start_call_main in libc.so.6"])
+        self.assertEqual(self.words(threads[9]), ["? in libevent.so"])
+        threads = remote_stacks.parse("gdb", GDB)
+        self.assertEqual(self.words(threads[7]), ["relax at app.c:9", "solve at app.c:12", "main at app.c:20"])
+        self.assertEqual(self.words(threads[9]), ["poll in libc.so.6"])
+
+    def test_names_of_fortran(self):
+        self.assertEqual(remote_stacks.written("__heat_MOD_step"), "heat::step")
+        self.assertEqual(remote_stacks.written("step_", "heat.f90:3"), "step")
+        self.assertEqual(remote_stacks.written("step_", "heat.c:3"), "step_")
+        self.assertEqual(remote_stacks.written("MAIN__"), "program")
+
+    def test_equal_stacks_are_one_branch(self):
+        frames = remote_stacks.parse("eu-stack", EU)[7]
+        other = frames[1:]
+        tree = remote_stacks.tree({(0, 0): {1: frames}, (0, 1): {2: other}, (0, 2): {3: frames}})
+        self.assertEqual(remote_stacks.lines(tree), ["0-2: main at app.c:20", "  solver::solve at solver.f90:10", "    0,2: relax at app.c:9"])
+
+    def test_a_reader_that_is_killed_leaves_nobody_stopped(self):
+        tool = remote_stacks.reader()
+        if not tool:
+            self.skipTest("neither eu-stack nor gdb")
+        with subprocess.Popen(["sleep", "600"]) as victim:
+            try:
+                before = process.stat(victim.pid)
+                for delay in (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.03, 0.06):
+                    remote_stacks._run(tool, victim.pid, delay)
+                    remote_stacks._let_go(victim.pid, before)
+                    limit = time.monotonic() + 20
+                    while process.stat(victim.pid)[0] not in "SR":
+                        self.assertLess(time.monotonic(), limit, process.stat(victim.pid))
+                        time.sleep(0.01)
+            finally:
+                victim.kill()
+
+    def test_a_stopped_process_is_left_alone(self):
+        with subprocess.Popen(["sleep", "600"]) as victim:
+            try:
+                os.kill(victim.pid, 19)
+                limit = time.monotonic() + 20
+                while process.stat(victim.pid)[0] != "T" and time.monotonic() < limit:
+                    time.sleep(0.01)
+                found, problems = remote_stacks.take([victim.pid])
+                if remote_stacks.reader():
+                    self.assertIn("stopped already", problems[0])
+                self.assertFalse(found)
+                self.assertEqual(process.stat(victim.pid)[0], "T")
+            finally:
+                victim.kill()
+
+
+class Blocked(unittest.TestCase):
+    def test_a_fifo_that_nobody_opens(self):
+        with tempfile.TemporaryDirectory() as place:
+            path = os.path.join(place, "fifo")
+            os.mkfifo(path)
+            with subprocess.Popen(["cat", path], stdout=subprocess.DEVNULL) as victim:
+                try:
+                    limit = time.monotonic() + 20
+                    while True:
+                        found = blocked.system_call(victim.pid)
+                        if (found and found["name"].startswith("open") and found["file"] == path) or not blocked._TABLE:
+                            break
+                        if not os.access("/proc/%d/syscall" % victim.pid, os.R_OK):
+                            self.skipTest("the kernel does not tell")
+                        self.assertLess(time.monotonic(), limit, found)
+                        time.sleep(0.01)
+                    if found:
+                        self.assertEqual(found["text"], 'open("%s")' % path)
+                        self.assertTrue(found["io"])
+                finally:
+                    victim.kill()
+
+
+class Edges(unittest.TestCase):
+    def test_those_of_the_file_count(self):
+        hang = {"edges": [{"kind": "collective", "from": [0, 2], "to": [1], "call": "MPI_Allreduce", "sequence": 11, "communicator": "atmosphere"},
+                          {"kind": "receive", "from": [1], "to": [0], "call": "MPI_Recv", "tag": 7, "communicator": "atmosphere"}],
+                "ranks": [{"rank": 0, "state": "blocked", "call": "MPI_Allreduce", "sequence": 11},
+                          {"rank": 1, "state": "blocked", "call": "MPI_Recv"},
+                          {"rank": 2, "state": "blocked", "call": "MPI_Allreduce", "sequence": 11}]}
+        one = waits.graph({"hang": hang, "culprit_ranks": [1], "source": "hang-0.json"})
+        names = [one["nodes"][i]["ranks"] for i in range(len(one["nodes"]))]
+        self.assertEqual([(names[a], names[b], label) for a, b, label in one["edges"]],
+                         [({0, 2}, {1}, "MPI_Allreduce, collective 11, on atmosphere"), ({1}, {0, 2}, "MPI_Recv, tag 7, on atmosphere")])
+        self.assertEqual(len(one["cycle"]), 2)
+        self.assertEqual(why.edge_lines(hang["edges"]), ["ranks 0,2 wait for rank 1: MPI_Allreduce, collective 11, on atmosphere",
+                                                         "rank 1 waits for rank 0: MPI_Recv, tag 7, on atmosphere"])
+        self.assertEqual(why.edge_lines([None, {}, {"from": "x"}, {"from": [1], "to": []}]),
+                         ["rank 1 waits for nobody that is known: a call"])
+
+
+if __name__ == "__main__":
+    unittest.main()
