@@ -17,7 +17,9 @@ RESIL_MESSAGE(report_not_written, log,
               "rank %d on %s cannot write %s: %s. The program goes on; this rank's report is incomplete.",
               "A file of the report could not be written: a full or read-only file system, or a quota.",
               "Make room, or set RESIL_DIR to another file system.");
-RESIL_MESSAGE(no_directory, log, "no reports from rank%s %s: %s. The job goes on without these files.",
+RESIL_MESSAGE(no_directory, log,
+              "no reports from rank%s %s: %s. The job goes on without these files. To do: set RESIL_DIR to a directory "
+              "that every node can write to.",
               "Before MPI_Init these ranks could not make or write the report directory.",
               "Set RESIL_DIR to a directory that every node can write to.");
 RESIL_MESSAGE(directory_used, log, "%s holds the reports of another run. The reports of this run are in %s",

@@ -37,6 +37,7 @@ std::atomic<bool> dumping{false};  // the workspace is in use
 std::atomic<uint64_t> dumping_since{0};  // CLOCK_MONOTONIC seconds
 std::atomic<bool> die_afterwards{false};  // lost terminal while another thread was dumping
 std::atomic<bool> chain_used_up{false};  // the program's handler had SA_RESETHAND
+std::atomic<bool> loud{false};  // somebody asked who does not read the files: the short form goes to standard error
 
 constexpr uint64_t kLongDumpSeconds = 10;
 
@@ -44,6 +45,11 @@ bool own_process() { return syscall(SYS_getpid) == runtime.pid; }
 
 bool is_question(const siginfo_t& info) {
   return info.si_code == SI_QUEUE && info.si_value.sival_ptr == question() && info.si_pid == runtime.pid;
+}
+
+/// `resil dump`, which reads the files: a job of many ranks would fill its log (scripts/resil_tool/signalling.py).
+bool from_tool(const siginfo_t& info) {
+  return info.si_code == SI_QUEUE && reinterpret_cast<uintptr_t>(info.si_value.sival_ptr) == kToolMark;
 }
 
 /// From the kernel itself: the terminal is gone.
@@ -113,6 +119,7 @@ void complain_about_long_dump() {
 
 /// Makes the dumps that are asked for, unless another thread is at it: then that one sees the request when it is done.
 void request_dump(const siginfo_t* info, const char* text, const ucontext_t& context) {
+  if (info == nullptr || !from_tool(*info)) loud.store(true, std::memory_order_release);
   requests.fetch_add(1, std::memory_order_acq_rel);
   for (bool first = true;; first = false) {
     bool expected = false;
@@ -127,6 +134,7 @@ void request_dump(const siginfo_t* info, const char* text, const ucontext_t& con
                first ? text : "requests during the dump before", count);
       // One more dump for what came during the first; what comes during that one is answered by it, or a storm of
       // signals would keep this thread here for ever.
+      workspace->quiet = !loud.exchange(false, std::memory_order_acq_rel);
       write_dump(workspace, dump_signal, context, first ? nullptr : &requests);
       dumping_since.store(0, std::memory_order_relaxed);
     }

@@ -114,7 +114,8 @@ void write_dump(Workspace* workspace, int signal, const ucontext_t& context, std
   __atomic_store_n(&runtime.header->dumps, number + 1, __ATOMIC_RELEASE);
   if (file < 0) return;
   const int close_error = syscall(SYS_close, file) != 0 && errno != EINTR ? errno : 0;
-  write_brief(workspace, moment, text.error() != 0 ? text.error() : close_error);
+  const int error = text.error() != 0 ? text.error() : close_error;
+  if (!workspace->quiet || error != 0) write_brief(workspace, moment, error);
 }
 
 void rehearse(Workspace* workspace) {

@@ -15,8 +15,12 @@
 
 namespace resil::dump {
 
+/// What `resil dump` sends along with the signal.
+constexpr uintptr_t kToolMark = 0x6c69736572;
+
 /// All memory of the dump, mapped in MPI_Init; pages cost nothing until the first dump.
 struct Workspace {
+  bool quiet;  ///< the file is enough, unless it cannot be written
   Threads threads;
   Symbols symbols;
   Pending pending;

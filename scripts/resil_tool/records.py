@@ -120,6 +120,7 @@ class Directory:
     candidates: list = dataclasses.field(default_factory=list)  # reports as they are read, before they are told apart
     hangs: list = dataclasses.field(default_factory=list)     # (launch key, findings, path) of hang files
     owner: int | None = None
+    program: str = ""  # what launch.json calls it: of an interpreter the script
     launches: list = dataclasses.field(default_factory=list)  # runs.Run: the other ones in the same place
 
     def empty(self) -> bool:
@@ -322,7 +323,9 @@ def read_directory(path: str) -> Directory:
                 _read_one(directory, file, name, world)
             except Invalid as error:
                 directory.problems.append(Problem(file, str(error)))
-        directory.keys[world] = read_launch(place).key
+        launch = read_launch(place)
+        directory.keys[world] = launch.key
+        directory.program = directory.program or launch.program
     _choose_launch(directory)
     _set_strangers_apart(directory)
     known = {(r.host, r.pid) for r in directory.ranks.values()}

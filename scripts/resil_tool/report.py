@@ -115,6 +115,8 @@ def _verdict(s: dict) -> list[str]:
 
 def _head(s: dict) -> list[str]:
     program = _variant({os.path.basename(name): ranks for name, ranks in s["executable"].items()}) or "?"
+    if re.match(r"python|perl|julia", program) and s["program"] and not program.startswith(s["program"]):
+        program = "%s (%s)" % (s["program"], program)
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s["start_time"])) if s["start_time"] else "?"
     if len(s["hosts"]) <= 4:
         hosts = ", ".join("%s (rank%s %s)" % (host, "s" if set(ranks) & set(",-") else "", ranks) for host, ranks in s["hosts"].items())

@@ -48,6 +48,7 @@ def merge(directory: Directory) -> dict:
         "uncovered": _sum(r.uncovered for r in ranks), "notes": _notes(directory, ranks),
         "unreadable": [vars(p) for p in directory.problems],
         "other_runs": [vars(p) for p in directory.strangers],
+        "program": clean(directory.program, 48),
         "launches": [{"path": run.path, "time": run.time, "program": run.program, "line": runs.line(run, directory.path)}
                      for run in directory.launches],
         "dumps": sorted(directory.dumps), "from_ring": rank_set((r.key for r in ranks if r.from_ring), 10**6),

@@ -5,11 +5,19 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-WIDTH = 100
+
+
+def _width() -> int:
+    """Columns to write: those of a terminal, 80 to 160; elsewhere 100, so that a saved report looks the same."""
+    return min(160, max(80, shutil.get_terminal_size((100, 40)).columns)) if sys.stdout and sys.stdout.isatty() else 100
+
+
+WIDTH = _width()
 
 
 def clean(value, limit: int = 400) -> str:

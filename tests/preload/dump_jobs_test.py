@@ -146,8 +146,13 @@ def check_all_at_once():
             assert "2 of 2 answered" in tool.stdout, tool.stdout
             assert "in MPI_Recv from rank 1, tag 7" in tool.stdout, tool.stdout
             assert len(glob.glob(os.path.join(job.directory, f"dump-*-{turn}.txt"))) == 2
+        job.signal()
+        job.dump(number=5)
     finally:
         ends_well(job, "mpi")
+    said = job.result.stderr.decode()
+    assert "state dump in" in said and f"{job.directory}/dump-00000-5.txt" in said, said
+    assert said.count("state dump in") == 1, f"what the tool asked for went to the job's standard error, too: {said}"
 
 
 def check_other_signal():

@@ -334,6 +334,11 @@ class Report(Case):
                 self.report(rank=rank, size=400, outcome="running", host=support.HOST, pid=3999999)
         self.assertEqual(self.run_report()[0], 1)
 
+    def test_an_interpreter_is_named_with_its_script(self):
+        self.report(rank=0, size=1, executable="/usr/bin/python3.11")
+        self.write("launch.json", {"schema_version": 1, "launch": "", "time": 1e9, "program": "train.py"}, self.directory)
+        self.assertIn("program    train.py (python3.11), modes", self.tool("report")[1])
+
     def test_usage(self):
         for arguments in (["report", "/nonexistent/dir"], ["report", self.top], ["report", "--bogus"], ["report", ""],
                           ["report", "99999999"], ["report", "a", "b"], ["frobnicate"], []):
@@ -350,7 +355,7 @@ class Report(Case):
         self.assertEqual((status, error), (0, ""), "an empty directory is no report")
         newer = os.path.join(self.top, "resil-5.0")
         self.write("rank-00000.json", report_object(), newer)
-        self.write("launch.json", {"launch": "0123456789abcdef", "time": 4e9, "program": "newer"}, newer)
+        self.write("launch.json", {"schema_version": 1, "launch": "0123456789abcdef", "time": 4e9, "program": "newer"}, newer)
         status, out, error = self.tool("report")
         self.assertEqual(status, 0)
         self.assertIn(newer, out)

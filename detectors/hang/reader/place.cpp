@@ -120,6 +120,44 @@ long system_call_of(int32_t pid, int32_t tid) {
   return text[0] >= '0' && text[0] <= '9' ? strtol(text, nullptr, 10) : -1;
 }
 
+/// What a program sleeps in for long, by its usual name; null: another one.
+const char* name_of_call(long number) {
+  switch (number) {
+    case SYS_read:
+    case SYS_pread64:
+    case SYS_readv: return "read";
+    case SYS_write:
+    case SYS_pwrite64:
+    case SYS_writev: return "write";
+    case SYS_openat: return "open";
+    case SYS_fsync:
+    case SYS_fdatasync: return "fsync";
+    case SYS_futex: return "futex: a lock, or another thread";
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep: return "sleep";
+    case SYS_flock:
+    case SYS_fcntl: return "fcntl: a lock on a file";
+    case SYS_ppoll:
+    case SYS_pselect6:
+    case SYS_epoll_pwait: return "poll";
+    case SYS_wait4:
+    case SYS_waitid: return "wait: another process";
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_accept:
+    case SYS_connect: return "a socket";
+    case SYS_ioctl: return "ioctl: a driver";
+#ifdef SYS_open
+    case SYS_open: return "open";
+    case SYS_poll:
+    case SYS_select:
+    case SYS_epoll_wait: return "poll";
+    case SYS_pause: return "pause";
+#endif
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 bool computing_place(const Watched& watched, char* text, uint32_t bytes) {
@@ -150,7 +188,8 @@ bool computing_place(const Watched& watched, char* text, uint32_t bytes) {
   if (most_here != 0 && low == high) snprintf(text, bytes, "at %s+0x%" PRIx64, most.name, low);
   else if (most_here != 0) snprintf(text, bytes, "at %s+0x%" PRIx64 " to 0x%" PRIx64, most.name, low, high);
   else if (const long number = system_call_of(watched.pid, tid); number >= 0)
-    snprintf(text, bytes, "asleep in system call %ld", number);
+    if (const char* name = name_of_call(number)) snprintf(text, bytes, "asleep in system call %ld (%s)", number, name);
+    else snprintf(text, bytes, "asleep in system call %ld", number);
   else return false;
   return true;
 }
