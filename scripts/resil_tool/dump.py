@@ -13,7 +13,7 @@ import sys
 import time
 
 from . import job as jobs
-from . import fold, process, records, symbols
+from . import blocked, fold, process, records, symbols
 from .attach import _lives_without_ring, fill_from_ring, is_here
 from .job import LiveRing, Usage
 from .records import Rank
@@ -43,6 +43,7 @@ class Target:
     file: str = ""
     sentence: str = ""
     stack: str = ""  # "now at …": where the main thread is, of a rank outside MPI
+    waits: str = ""  # 'open("/scratch/fifo")': the system call for a file in which the main thread slept
     before: dict = dataclasses.field(default_factory=dict)
     objects: dict = dataclasses.field(default_factory=dict)
 
@@ -62,6 +63,8 @@ def run(word: str | None, as_json: bool = False, signal_only: bool = False,
     for target in targets:
         target.before = dump_files(target.ring)
     for target in targets:
+        asleep = blocked.system_call(target.ring.pid) if target.ring.pid_is_ours else None
+        target.waits = asleep["text"] if asleep and asleep["io"] else ""
         target.signal, reason = signal_rank(target.ring, target.rank)
         target.action, target.reason = ("refused", reason) if reason else ("signalled", "")
     if not signal_only:
@@ -200,10 +203,16 @@ def _take_answer(target: Target, complete: bool) -> None:
         target.sentence = first
         target.objects = symbols.objects_of_dump(data)
         if "not in MPI" in first:
-            target.stack = _own_frame(data, target.objects)
+            target.stack = _python_frame(data) or _own_frame(data, target.objects)
         target.answer = "dumped" if complete else "late"
     else:
         target.answer = "late"
+
+
+def _python_frame(data: str) -> str:
+    """"converge at solver.py:7": the innermost frame of a Python program."""
+    found = re.search(r"^Python, of the thread that writes this dump\..*\n  File \"([^\"\n]{1,400})\", line (\d{1,9}) in (.{1,100})$", data, re.MULTILINE)
+    return "%s at %s:%s" % (clean(found.group(3), 80), os.path.basename(clean(found.group(1))), found.group(2)) if found else ""
 
 
 def _own_frame(data: str, objects: dict[str, str]) -> str:
@@ -325,6 +334,10 @@ def folded(targets: list[Target]) -> list[str]:
         match = _WHO.match(target.sentence)
         rest = target.sentence[match.end():] if match else target.sentence
         now = "; now at %s" % target.stack if target.stack else ""
+        if target.waits and "not in MPI" in rest:
+            rest = rest.replace("in user code, not in MPI", "%s%s, not in MPI" % (
+                "in " + target.waits, ", called from " + target.stack if target.stack else ""), 1)
+            now = ""
         said.append((target.ring.key, rest + now))
         hosts[target.ring.key] = (match.group(1), match.group(2)) if match else None
     by_sentence = dict(said)

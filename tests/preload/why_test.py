@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "scripts"))
 sys.dont_write_bytecode = True
 from harness import launch_lines, mpi as jobs, patience  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 from resil_tool import process, remote_stacks  # noqa: E402
 
 TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
@@ -65,6 +65,23 @@ int main(int argc, char** argv) {
   return 0;
 }
 """
+PYTHON = "/usr/bin/python3"
+PYTHON_APP = """
+import os
+import sys
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank = comm.rank
+def converge(n):
+    while rank == 1 and not os.path.exists(sys.argv[1]):
+        for i in range(1000000): n = i % 5
+    return comm.allreduce(rank + 1)
+def main():
+    total = converge(3)
+    if rank == 0: print("sum", total)
+main()
+"""
+PYTHON_LINE = 9
 
 
 def line_of(mark):
@@ -78,7 +95,8 @@ class Job:
         self.file, self.directory = os.path.join(jobs.scratch(), "end"), os.path.join(jobs.scratch(), "report")
         os.mkfifo(self.file + ".fifo")
         environment = jobs.rank_environment(True, self.directory, {"RESIL_LOG": "quiet", "RESIL_HANG_NOTICE": "0", **settings})
-        self.job = jobs.Running(jobs.launcher(mpi, 2, environment) + [os.path.join(place, "app"), what, self.file], self.directory)
+        self.job = jobs.Running(jobs.launcher(mpi, 2, environment) + (
+            [PYTHON, os.path.join(place, "app.py")] if what == "python" else [os.path.join(place, "app"), what]) + [self.file], self.directory)
 
     def why(self, *words):
         return patience.run([sys.executable, TOOL, "why", *words, self.directory], capture_output=True, timeout=60,
@@ -97,14 +115,14 @@ class Job:
     def pids(self):
         return [pid for _, pid in sorted(self.job.ranks().items())]
 
-    def end(self):
+    def end(self, dumps=0):
         """The result is the program's own, though it was asked."""
         with open(self.file, "w", encoding="ascii"):
             pass
         patience.wait_for(lambda: self.job.poll() is not None, "the end of the job", 60)
         result = self.job.end()
         assert result.returncode == 0 and result.stdout == b"sum 3\n", result.text()
-        assert not glob.glob(os.path.join(self.directory, "dump-*")), "a rank was signalled"
+        assert dumps is None or len(glob.glob(os.path.join(self.directory, "dump-*"))) == dumps, "which ranks were signalled?"
 
 
 def stacks_can_be_read():
@@ -164,17 +182,44 @@ def waits_for_a_file(mpi, place):
     pid = job.pids()[1]
     if os.access("/proc/%d/syscall" % pid, os.R_OK) and found["blocked"]:
         assert found["verdict"] == "file I/O" and found["detail"] == 'in open("%s.fifo")' % job.file, found
+    dumped = patience.run([sys.executable, TOOL, "dump", "--json", job.directory], capture_output=True, timeout=60,
+                          env=jobs.clean_environment())
+    said = patience.run([sys.executable, TOOL, "dump", job.directory], capture_output=True, timeout=60,
+                        env=jobs.clean_environment()).stdout.decode()
+    assert dumped.returncode == 0, dumped
+    if found["blocked"]:
+        assert 'in open("%s.fifo"), called from checkpoint at app.c:%d, not in MPI' % (job.file, line_of("checkpoint")) in said, said
     with open(job.file + ".fifo", "w", encoding="ascii"):
-        job.end()
+        job.end(dumps=4)
+
+
+def waits_in_python(mpi, place):
+    """mpi4py: function and line of both ranks in their dumps."""
+    if subprocess.run([PYTHON, "-c", "from mpi4py import MPI; assert 'Open MPI' in MPI.Get_library_version()"], check=False,
+                      stderr=subprocess.DEVNULL).returncode or mpi != "openmpi":
+        raise LeftOut("no mpi4py for this MPI")
+    job = Job(mpi, place, "python")
+    limit = patience.Patience(30)
+    while True:
+        said = patience.run([sys.executable, TOOL, "dump", job.directory], capture_output=True, timeout=60,
+                            env=jobs.clean_environment()).stdout.decode()
+        if "now at converge at app.py:%d" % PYTHON_LINE in said:
+            break
+        assert job.job.poll() is None and not limit.over(), said + str(job.job.output)
+    texts = [open(path, encoding="utf-8").read() for path in glob.glob(os.path.join(job.directory, "dump-00000-*.txt"))]
+    assert any('app.py", line %d in converge' % (PYTHON_LINE + 1) in text and ' in main\n' in text for text in texts), texts
+    job.end(dumps=None)
 
 
 def main(mpi):
     place = launch_lines.place(mpi)
     with open(os.path.join(place, "app.c"), "w", encoding="ascii") as file:
         file.write(APP)
+    with open(os.path.join(place, "app.py"), "w", encoding="ascii") as file:
+        file.write(PYTHON_APP)
     subprocess.run([os.path.join(place, "bin", "mpicc"), "-g", "-O1", "-o", "app", "app.c"], cwd=place, check=True)
     checks = [("a job that moves", moves), ("a rank that computes for ever", spins), ("a rank that waits for a file", waits_for_a_file),
-              ("two ranks that wait for each other", waits_for_each_other),
+              ("two ranks of Python", waits_in_python), ("two ranks that wait for each other", waits_for_each_other),
               ("the same on two nodes", lambda mpi, place: waits_for_each_other(mpi, place, RESIL_NODE_RANKS="1"))]
     return run_checks([(name, lambda check=check: check(mpi, place)) for name, check in checks])
 

@@ -109,15 +109,62 @@ bool find_object(int32_t pid, uint64_t address, Object* object) {
   return found && object->name[0] != 0;
 }
 
-/// The system call in which the thread sleeps; -1: in none, or not known.
-long system_call_of(int32_t pid, int32_t tid) {
-  char path[64], text[64];
+struct SystemCall {
+  long number;  ///< -1: the thread sleeps in none, or it is not known
+  uint64_t first, second;  ///< arguments
+};
+
+SystemCall system_call_of(int32_t pid, int32_t tid) {
+  char path[64], text[256];
   snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
   if (fd >= 0) close(fd);
   text[length > 0 ? length : 0] = 0;
-  return text[0] >= '0' && text[0] <= '9' ? strtol(text, nullptr, 10) : -1;
+  if (text[0] < '0' || text[0] > '9') return {-1, 0, 0};
+  char* rest = nullptr;
+  const long number = strtol(text, &rest, 10);
+  const uint64_t first = strtoull(rest, &rest, 16), second = strtoull(rest, &rest, 16);
+  return {number, first, second};
+}
+
+/// The text at that address of the process, at most to the end of its page.
+void read_text(int32_t pid, uint64_t address, char* text, size_t bytes) {
+  char path[32];
+  snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const size_t page = 4096 - address % 4096, most = bytes - 1 < page ? bytes - 1 : page;
+  const ssize_t length = fd >= 0 ? pread(fd, text, most, static_cast<off_t>(address)) : 0;
+  if (fd >= 0) close(fd);
+  text[length > 0 ? length : 0] = 0;
+}
+
+/// open("/scratch/fifo"), read, write and the like: the call's name and the file. False: another call, or not known.
+bool file_of_call(int32_t pid, const SystemCall& call, const char** name, char* file, size_t bytes) {
+  file[0] = 0;
+  switch (call.number) {
+#ifdef SYS_open
+    case SYS_open: *name = "open"; return read_text(pid, call.first, file, bytes), file[0] != 0;
+#endif
+    case SYS_openat: *name = "open"; return read_text(pid, call.second, file, bytes), file[0] != 0;
+    case SYS_read:
+    case SYS_pread64:
+    case SYS_readv: *name = "read"; break;
+    case SYS_write:
+    case SYS_pwrite64:
+    case SYS_writev: *name = "write"; break;
+    case SYS_fsync:
+    case SYS_fdatasync: *name = "fsync"; break;
+    case SYS_flock: *name = "flock"; break;
+    case SYS_fcntl: *name = "fcntl"; break;
+    case SYS_ioctl: *name = "ioctl"; break;
+    default: return false;
+  }
+  char path[48];
+  snprintf(path, sizeof(path), "/proc/%d/fd/%u", pid, static_cast<uint32_t>(call.first));
+  const ssize_t length = readlink(path, file, bytes - 1);
+  file[length > 0 ? length : 0] = 0;
+  return file[0] != 0;
 }
 
 /// What a program sleeps in for long, by its usual name; null: another one.
@@ -158,6 +205,18 @@ const char* name_of_call(long number) {
   return nullptr;
 }
 
+bool sleeping_place(int32_t pid, int32_t tid, char* text, uint32_t bytes) {
+  const SystemCall call = system_call_of(pid, tid);
+  const char* name = nullptr;
+  char file[88];
+  if (call.number < 0) return false;
+  if (file_of_call(pid, call, &name, file, sizeof(file))) snprintf(text, bytes, "in %s(\"%s\")", name, file);
+  else if (name = name_of_call(call.number); name != nullptr)
+    snprintf(text, bytes, "asleep in system call %ld (%s)", call.number, name);
+  else snprintf(text, bytes, "asleep in system call %ld", call.number);
+  return true;
+}
+
 }  // namespace
 
 bool computing_place(const Watched& watched, char* text, uint32_t bytes) {
@@ -187,10 +246,7 @@ bool computing_place(const Watched& watched, char* text, uint32_t bytes) {
   }
   if (most_here != 0 && low == high) snprintf(text, bytes, "at %s+0x%" PRIx64, most.name, low);
   else if (most_here != 0) snprintf(text, bytes, "at %s+0x%" PRIx64 " to 0x%" PRIx64, most.name, low, high);
-  else if (const long number = system_call_of(watched.pid, tid); number >= 0)
-    if (const char* name = name_of_call(number)) snprintf(text, bytes, "asleep in system call %ld (%s)", number, name);
-    else snprintf(text, bytes, "asleep in system call %ld", number);
-  else return false;
+  else return sleeping_place(watched.pid, tid, text, bytes);
   return true;
 }
 
