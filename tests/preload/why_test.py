@@ -57,12 +57,20 @@ int main(int argc, char** argv) {
   if (rank == 1 && strcmp(argv[1], "spin") == 0) solve(argv[2]);
   if (rank == 1 && strcmp(argv[1], "fifo") == 0) checkpoint(fifo);
   if (strcmp(argv[1], "cycle") == 0) MPI_Recv(&sum, 1, MPI_INT, 1 - rank, 7, comm, MPI_STATUS_IGNORE);
+  if (rank == 0 && strcmp(argv[1], "lose") == 0) MPI_Send(&value, 1, MPI_INT, 1, 77, comm);
+  if (rank == 1 && strcmp(argv[1], "lose") == 0) MPI_Recv(&sum, 1, MPI_INT, 0, 77, comm, MPI_STATUS_IGNORE);
   value = rank + 1;
   MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm);
   MPI_Comm_free(&comm);
   MPI_Finalize();
   if (rank == 0) printf("sum %d\n", sum);
   return 0;
+}
+"""
+LOSE = """
+#include <mpi.h>
+int MPI_Send(const void* buffer, int count, MPI_Datatype type, int destination, int tag, MPI_Comm comm) {
+  return tag == 77 ? MPI_SUCCESS : PMPI_Send(buffer, count, type, destination, tag, comm);
 }
 """
 PYTHON = "/usr/bin/python3"
@@ -91,11 +99,13 @@ def line_of(mark):
 class Job:
     """A job that goes on until `end`, or for ever."""
 
-    def __init__(self, mpi, place, what, **settings):
+    def __init__(self, mpi, place, what, ranks=2, tools=(), **settings):
+        self.ranks = ranks
         self.file, self.directory = os.path.join(jobs.scratch(), "end"), os.path.join(jobs.scratch(), "report")
         os.mkfifo(self.file + ".fifo")
-        environment = jobs.rank_environment(True, self.directory, {"RESIL_LOG": "quiet", "RESIL_HANG_NOTICE": "0", **settings})
-        self.job = jobs.Running(jobs.launcher(mpi, 2, environment) + (
+        environment = jobs.rank_environment(True, self.directory, {"RESIL_LOG": "quiet", "RESIL_HANG_NOTICE": "0", **settings},
+                                            tools_after=tools)
+        self.job = jobs.Running(jobs.launcher(mpi, ranks, environment) + (
             [PYTHON, os.path.join(place, "app.py")] if what == "python" else [os.path.join(place, "app"), what]) + [self.file], self.directory)
 
     def why(self, *words):
@@ -108,7 +118,7 @@ class Job:
         while True:
             done = self.why("--json", *words)
             found = json.loads(done.stdout) if done.returncode in (0, 1, 3) else {}
-            if found and found["ranks_here"] == 2 and found["source"] and wanted(found):
+            if found and found["ranks_here"] == self.ranks and found["source"] and wanted(found):
                 return done, found
             assert self.job.poll() is None and not limit.over(), (done.stdout, done.stderr)
 
@@ -175,6 +185,19 @@ def waits_for_each_other(mpi, place, **settings):
     job.job.end()
 
 
+def loses_a_message(mpi, place):
+    """A library that says that a message was sent, and never delivers it (as MPICH 4.0.2 is said to, now and then)."""
+    library = os.path.join(place, "lose.so")
+    job = Job(mpi, place, "lose", ranks=3, tools=[library])
+    _, found = job.until(lambda found: found["verdict"] != "moving", "--no-stacks")
+    assert found["kind"] == "inside_mpi" and found["verdict"] == "inside MPI with everyone arrived", found
+    assert not found["culprits"] and found["culprit_count"] == 0 and found["victims"], found
+    assert "The message was sent, but has not been delivered" in found["message"], found
+    assert "The MPI library or the network does not deliver." in found["message"], found
+    assert found["message"].startswith("Rank 1 waits in MPI_Recv from rank 0, tag 77, on atmosphere"), found
+    job.job.end()
+
+
 def waits_for_a_file(mpi, place):
     job = Job(mpi, place, "fifo")
     done, found = job.until(lambda found: found["verdict"] != "moving", "--no-stacks")
@@ -215,11 +238,15 @@ def main(mpi):
     place = launch_lines.place(mpi)
     with open(os.path.join(place, "app.c"), "w", encoding="ascii") as file:
         file.write(APP)
+    with open(os.path.join(place, "lose.c"), "w", encoding="ascii") as file:
+        file.write(LOSE)
+    subprocess.run([os.path.join(place, "bin", "mpicc"), "-shared", "-fPIC", "-o", "lose.so", "lose.c"], cwd=place, check=True)
     with open(os.path.join(place, "app.py"), "w", encoding="ascii") as file:
         file.write(PYTHON_APP)
     subprocess.run([os.path.join(place, "bin", "mpicc"), "-g", "-O1", "-o", "app", "app.c"], cwd=place, check=True)
     checks = [("a job that moves", moves), ("a rank that computes for ever", spins), ("a rank that waits for a file", waits_for_a_file),
-              ("two ranks of Python", waits_in_python), ("two ranks that wait for each other", waits_for_each_other),
+              ("two ranks of Python", waits_in_python), ("a message that is lost", loses_a_message),
+              ("two ranks that wait for each other", waits_for_each_other),
               ("the same on two nodes", lambda mpi, place: waits_for_each_other(mpi, place, RESIL_NODE_RANKS="1"))]
     return run_checks([(name, lambda check=check: check(mpi, place)) for name, check in checks])
 
