@@ -23,6 +23,7 @@
 #include "shim/config/config.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
+#include "shim/report/report.h"
 #include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
 
@@ -276,6 +277,9 @@ void report(JsonWriter& json) {
   collective::report(json);
   rma::report(json);
   json.end_object();
+  char words[160];
+  const bool all = ledger::coverage_in_words(words, sizeof(words));
+  report_last_words(words, all);
 }
 
 constexpr Module kChecksum = {

@@ -7,9 +7,11 @@
 
 namespace resil::messages::core {
 
-RESIL_MESSAGE(finished, log, "%s on %d rank%s, %s; %s%s; reports in %s",
-              "The closing line of the job: modes, ranks, MPI library, how it ended, and where the reports are.",
-              "scripts/resil report DIR");
+RESIL_MESSAGE(
+    finished, log, "%s: %s on %d rank%s, %s; %s%s; reports in %s",
+    "The closing line of the job: verdict as far as rank 0 knows it, modes, ranks, MPI library, how it ended, "
+    "what was checked, and where the reports are.",
+    "scripts/resil report DIR, which reads all ranks' reports.");
 RESIL_MESSAGE(finished_without_reports, log, "%s on %d rank%s, %s; %s; NO reports: %s",
               "The closing line of a job whose reports could not be written; the reason is the system's.",
               "Set RESIL_DIR to a directory that you may write to.");

@@ -284,6 +284,17 @@ void finish(Thread& thread, double seconds) {
   drains.unverified_at_end = unverified();
 }
 
+bool coverage_in_words(char* text, size_t bytes) {
+  uint64_t uncovered = 0;
+  for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i) uncovered += coverage.uncovered_messages[i];
+  const uint64_t pending = unverified();
+  snprintf(text, bytes, "rank %d checked %llu of %llu messages%s", runtime.rank,
+           static_cast<unsigned long long>(coverage.checked_messages),
+           static_cast<unsigned long long>(coverage.checked_messages + uncovered + pending + coverage.mismatches),
+           pending != 0 ? ", some are NOT VERIFIED" : "");
+  return pending == 0;
+}
+
 void report(JsonWriter& json) {
   uint64_t uncovered = 0, uncovered_bytes = 0, pending_bytes = 0;
   each_peer([&](Peer& peer) { pending_bytes += peer.pending_bytes; });

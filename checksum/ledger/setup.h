@@ -19,5 +19,7 @@ void setup_end();
 
 /// Members of the report's `checksum` object.
 void report(JsonWriter& json);
+/// Rank N checked so many of so many messages. False: some are still unverified.
+bool coverage_in_words(char* text, size_t bytes);
 
 }  // namespace resil::ledger

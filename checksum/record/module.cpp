@@ -325,7 +325,7 @@ void report(JsonWriter& json) {
              " bytes with the recording%s",
              runtime.rank, counts.calls, counts.messages, counts.values, bytes_read,
              complete() ? "" : ", which ENDS EARLY");
-    report_last_words(text);
+    report_last_words(text, complete());
   }
   json.end_object();
 }

@@ -235,7 +235,7 @@ def check_alone(bench):
     """Each node has its own report directory, and no file is shared: presence and the hang are found all the same; or one line
     says that this launcher's ranks need a shared one."""
     folder = bench.fresh()
-    status = hung(bench, {"RESIL_DIR": f"/tmp/{folder}"}, folder)
+    status = hung(bench, {"RESIL_DIR": f"/tmp/{folder}", "RESIL_FILES": "all"}, folder)
     err = bench.hosts.read(f"{folder}/err")
     for host in bench.nodes:
         names = bench.hosts.run(host, "ls", f"/tmp/{folder}").stdout.split()

@@ -251,6 +251,16 @@ def _modified(path: str) -> float:
         return 0.0
 
 
+def _salvage(directory: Directory, path: str, world: int, line: bytes) -> None:
+    """A rank that found no room has left the begin of a line, and another rank's whole line stands behind it."""
+    at = line.rfind(b'{"schema_version"')
+    try:
+        if 0 < at <= len(line) <= at + MAX_FILE:
+            directory.candidates.append(parse_rank(parse_object(line[at:]), world, path, 0.0))
+    except Invalid:
+        pass
+
+
 def _read_node_file(directory: Directory, path: str, world: int) -> None:
     data = read_bytes(path, 1 << 29, directory.owner)
     bad = []
@@ -265,6 +275,7 @@ def _read_node_file(directory: Directory, path: str, world: int) -> None:
             directory.candidates.append(record)
         except Invalid as error:
             bad.append((index + 1, str(error)))
+            _salvage(directory, path, world, line)
     if bad:
         directory.problems.append(Problem(path, "line %d: %s%s" % (
             bad[0] + (" (and %d more lines)" % (len(bad) - 1) if len(bad) > 1 else "",))))

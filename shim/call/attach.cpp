@@ -31,6 +31,7 @@
 #include "shim/presence/presence.h"
 #include "shim/presence/stop.h"
 #include "shim/report/directory.h"
+#include "shim/report/found.h"
 #include "shim/report/log.h"
 #include "shim/report/report.h"
 #include "shim/ring/segment.h"
@@ -332,6 +333,7 @@ bool session_closed() { return sessions_open.fetch_sub(1) == 1 && !world_used; }
 void finish_begin() {
   runtime.header->phase = static_cast<uint32_t>(ring::Phase::kFinalizing);
   run_hooks_reverse(&Module::before_finalize);
+  found_mark();
 }
 
 void finish_end() {

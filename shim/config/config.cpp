@@ -34,6 +34,12 @@ constexpr ConfigEntry kCore[] = {
      "scheduler's job id (of an array ARRAY_TASK) and is left out without one; LAUNCH is the step, the PMIx namespace "
      "or "
      "the PMI name, else a process id. A spawned world writes to `world-N/`."},
+    {"RESIL_FILES", ConfigType::kChoice, "node|rings|all", "node",
+     "What a job leaves in its directory. `node`: the reports of a node's ranks in one file; flight recorders only "
+     "where "
+     "something was found, or a rank did not come to the end of MPI_Finalize. `rings`: the recorders of all ranks, "
+     "too. "
+     "`all`: a report file and a recorder a rank (reports up to 64 ranks a node and 1,024 a job)."},
     {"RESIL_LOG", ConfigType::kChoice, "quiet|info|debug", "info",
      "What is printed on standard error: `quiet` only findings and errors, `info` one closing line more, `debug` notes "
      "for the developers of resil."},

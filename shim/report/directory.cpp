@@ -43,6 +43,7 @@ enum class Reason { kNone, kUsed, kForeign, kShared };
 char problem[1200];
 char base[sizeof(Runtime::directory)];  // RESIL_DIR, or the working directory
 bool given, merges;
+bool shares;  // RESIL_FILES: from the end of MPI_Init on the reports of a node's ranks are in one file
 int32_t world;
 Reason reason;  // why it is not `base` itself, or what is wrong with that
 uid_t owner;  // with kForeign
@@ -169,6 +170,11 @@ int take_rank(int at) {
   char name[40];
   rank_file(name);
   if (merges && runtime.rank != 0) return 0;
+  if (shares && !merges && runtime.rank == 0) {
+    const int taken = own_file_create_at(at, kTaken, 0666);  // the file below will be gone when the rank has come far
+    if (taken < 0) return errno;
+    close(taken);
+  }
   OwnFile file;
   if (!own_file_begin_at(&file, at, merges ? kTaken : name, 0666)) return errno;
   if (!merges) {
@@ -341,8 +347,8 @@ void leave(const char* directory, const char* to, bool removes_lock) {
     if (merges && removes_lock) {
       directory_node_file(name);
       unlinkat(at, name, 0);
-      unlinkat(at, kTaken, 0);
     }
+    if ((merges && removes_lock) || (shares && runtime.rank == 0)) unlinkat(at, kTaken, 0);
     for (uint32_t i = 0; next >= 0 && i < runtime.header->dumps; ++i) {
       snprintf(name, sizeof(name), "dump-%05d-%u.txt", runtime.rank, i);
       renameat(at, name, next, name);
@@ -370,6 +376,7 @@ void directory_prepare(const LaunchIdentity& identity) {
   given = !config_is_default("RESIL_DIR");
   world = identity.world;
   merges = identity.local_size > kNodeRanks || identity.size > kJobRanks;
+  shares = !merges && !config_has("RESIL_FILES", "all");
   const char* directory = given ? config_text("RESIL_DIR") : "";
   char cwd[sizeof(base)] = "";
   if (directory[0] != '/' && getcwd(cwd, sizeof(cwd)) == nullptr) {
@@ -469,7 +476,15 @@ void directory_give_up(int error) {
 }
 
 const char* directory_problem() { return problem; }
-bool directory_merges() { return merges; }
+bool directory_merges() { return merges || (shares && told); }
+
+void directory_merged() {
+  if (!shares || marker[0] == 0) return;
+  if (const int at = own_directory_to_write(runtime.directory); at >= 0) {
+    remove_marker(at);
+    close(at);
+  }
+}
 
 void directory_node_file(char* name) {
   char boot[kBootText];

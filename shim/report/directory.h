@@ -22,8 +22,11 @@ void directory_prepare(const LaunchIdentity& identity);
 const char* directory_problem();
 /// The directory is there, but nothing can be written in it: this rank goes without files. `error`: errno.
 void directory_give_up(int error);
-/// Are the reports of this node's ranks merged into one file (above 64 ranks a node or 1,024 a job)?
+/// Does this rank's report go into the file of its node? Above 64 ranks a node or 1,024 a job from the first one on;
+/// else (RESIL_FILES) when the rank knows its directory, at the end of MPI_Init.
 bool directory_merges();
+/// It has been written there: the file of this rank alone, if it had one, is removed.
+void directory_merged();
 /// Its name: node-HOST-ID.jsonl, where ID tells apart machines and containers that share a host name.
 constexpr size_t kNodeFileText = 96;
 void directory_node_file(char* name);

@@ -34,6 +34,7 @@ int utf8_length(const unsigned char* s) {
 }  // namespace
 
 void JsonWriter::put(char c) {
+  if (used_ == kBuffer && one_line_) error_ = EMSGSIZE, used_ = 0;
   if (used_ == kBuffer) flush();
   buffer_[used_++] = c;
 }

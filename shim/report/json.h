@@ -13,6 +13,7 @@ class JsonWriter {
  public:
   explicit JsonWriter(int fd, bool one_line = false) : fd_(fd), one_line_(one_line) {}
   constexpr JsonWriter() = default;
+  /// `one_line`: for a file of many writers. What is longer than kBuffer is not written at all: EMSGSIZE.
   void restart(int fd, bool one_line) { fd_ = fd, one_line_ = one_line, error_ = depth_ = 0, used_ = 0, first_ = true; }
 
   void begin_object(const char* key = nullptr) { open(key, '{'); }

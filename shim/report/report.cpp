@@ -18,6 +18,7 @@
 #include "shim/messages.h"
 #include "shim/report/directory.h"
 #include "shim/report/finding.h"
+#include "shim/report/found.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
 #include "shim/report/own_files.h"
@@ -28,6 +29,7 @@ namespace resil {
 namespace {
 
 char final_ring[1200], last_words[256];
+bool ring_left, checks_incomplete;
 int exit_status_in_init = -1;
 bool failure_said;
 constinit JsonWriter writer;  // static: 64 KiB do not belong on the stack of an application's thread
@@ -64,7 +66,7 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.text("modes", config_text("RESIL_MODE"));
   json.text("executable", header.executable);
   json.text("directory", runtime.directory);
-  json.text("ring", final_ring[0] != 0 ? final_ring : segment_path());
+  json.text("ring", final_ring[0] != 0 ? final_ring : ring_left ? "" : segment_path());
   json.boolean("ring_anonymous", segment_is_anonymous());
   json.number("start_time", static_cast<double>(header.realtime_start_ns) * 1e-9);
   json.number("elapsed_seconds", static_cast<double>(header.realtime_sync_ns - header.realtime_start_ns) * 1e-9);
@@ -99,17 +101,24 @@ int write_to(int fd, bool one_line, const char* outcome) {
 
 namespace {
 
+/// A line in the file of the node. 0 or why not.
+int append_line(const char* outcome) {
+  char path[1200], name[kNodeFileText];
+  directory_node_file(name);
+  snprintf(path, sizeof(path), "%s/%s", runtime.directory, name);
+  const int fd = own_file_append(path, 0666);
+  if (fd < 0) return errno;
+  const int error = write_to(fd, true, outcome);
+  return close(fd) != 0 && error == 0 ? errno : error;
+}
+
 /// 0 or why not.
 int try_report(const char* outcome) {
   char path[1200];
   if (directory_merges()) {
-    char name[kNodeFileText];
-    directory_node_file(name);
-    snprintf(path, sizeof(path), "%s/%s", runtime.directory, name);
-    const int fd = own_file_append(path, 0666);
-    if (fd < 0) return errno;
-    const int error = write_to(fd, true, outcome);
-    return close(fd) != 0 && error == 0 ? errno : error;
+    const int error = append_line(outcome);
+    if (error == 0) directory_merged();
+    if (error != EMSGSIZE) return error;  // a line that others' lines could get into has a file of its own
   }
   snprintf(path, sizeof(path), "%s/rank-%05d.json", runtime.directory, runtime.rank >= 0 ? runtime.rank : runtime.pid);
   OwnFile file;
@@ -143,11 +152,33 @@ void report_exit_in_init(int status) {
   report_write("running");
 }
 
-void report_last_words(const char* text) { snprintf(last_words, sizeof(last_words), "; %s", text); }
+void report_last_words(const char* text, bool complete) {
+  snprintf(last_words, sizeof(last_words), "; %s", text);
+  checks_incomplete = !complete;
+}
+
+namespace {
+
+/// Whether the recorder of this rank is of use when it has left MPI_Finalize.
+bool keeps_ring(const char* outcome) {
+  return !config_has("RESIL_FILES", "node") || strcmp(outcome, "finished") != 0 || found_any() ||
+         (runtime.size != 1 && !runtime.launch_agreed);
+}
+
+const char* verdict(const char* outcome) {
+  if (found_any() || strcmp(outcome, "stopped") == 0) return "FINDINGS";
+  const bool complete =
+      strcmp(outcome, "finished") == 0 && !checks_incomplete && (runtime.size == 1 || all_ranks_present());
+  return complete ? "CLEAN" : "INCOMPLETE";
+}
+
+}  // namespace
 
 void report_final(const char* outcome) {
   char path[1200];
-  if (runtime.directory[0] != 0) {
+  if (runtime.directory[0] != 0 && !keeps_ring(outcome)) {
+    ring_left = true;
+  } else if (runtime.directory[0] != 0) {
     snprintf(path, sizeof(path), "%s/rank-%05d.ring", runtime.directory,
              runtime.rank >= 0 ? runtime.rank : runtime.pid);
     strcpy(final_ring, path);
@@ -156,12 +187,15 @@ void report_final(const char* outcome) {
       final_ring[0] = 0;
     }
   }
-  segment_discard();  // without a directory nobody could be told where it is
+  // Without a directory nobody could be told where it is.
+  if (!ring_left || runtime.size == 1 || segment_is_anonymous()) segment_discard();
   bool written = report_write(outcome);
+  if (ring_left) segment_leave(found_any);
+  ring_left = false;
   if (runtime.rank > 0 || config_has("RESIL_LOG", "quiet")) return;
   if (written)
-    log_format(messages::core::finished, config_text("RESIL_MODE"), runtime.size, runtime.size == 1 ? "" : "s",
-               runtime.header->mpi, outcome, last_words, runtime.directory);
+    log_format(messages::core::finished, verdict(outcome), config_text("RESIL_MODE"), runtime.size,
+               runtime.size == 1 ? "" : "s", runtime.header->mpi, outcome, last_words, runtime.directory);
   else
     log_format(messages::core::finished_without_reports, config_text("RESIL_MODE"), runtime.size,
                runtime.size == 1 ? "" : "s", runtime.header->mpi, outcome,

@@ -39,6 +39,11 @@ void segment_path_of(int world_rank, char* path, size_t bytes);
 bool segment_store(const char* path);
 /// Removes the live ring without a copy.
 void segment_discard();
+/// This rank has finished (phase) and leaves its ring where it is. The last rank of the node that does so removes those
+/// of all that did, or, where `keep` says so, puts them into the report directory. Nobody waits; if a rank never
+/// comes here, the rings stay for whoever collects those of dead ranks. Needs a launch key that the ranks have agreed
+/// on.
+void segment_leave(bool (*keep)());
 /// Refreshes the second (ticks, wall clock) pair.
 void segment_sync_clock();
 

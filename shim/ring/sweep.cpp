@@ -39,8 +39,8 @@ std::atomic<bool> stop;
 char own_prefix[32];
 
 /// Copies all but zero chunks. False when the target cannot be written or there is no time any more.
-bool copy(int from, const char* directory, int rank) {
-  static char chunk[kChunk], zero[kChunk];
+bool copy(int from, const char* directory, int rank, char* chunk, const std::atomic<bool>& ends) {
+  static const char zero[kChunk] = {};
   char path[1200];
   struct stat status;
   snprintf(path, sizeof(path), "%s/rank-%05d.ring", directory, rank);
@@ -52,7 +52,7 @@ bool copy(int from, const char* directory, int rank) {
             ftruncate(to, status.st_size) == 0;
   for (off_t offset = 0; ok && offset < status.st_size; offset += static_cast<off_t>(kChunk)) {
     ssize_t bytes = pread(from, chunk, kChunk, offset);
-    ok = bytes > 0 && !stop.load(std::memory_order_relaxed) &&
+    ok = bytes > 0 && !ends.load(std::memory_order_relaxed) &&
          (memcmp(chunk, zero, static_cast<size_t>(bytes)) == 0 ||
           pwrite(to, chunk, static_cast<size_t>(bytes), offset) == bytes);
   }
@@ -81,6 +81,7 @@ bool is_directory_of(const ring::Header& header) {
 }
 
 bool collect(int folder, const char* name) {
+  static char chunk[kChunk];
   struct stat status;
   const int fd = node_file_open(folder, name, false, sizeof(ring::Header), &status);
   if (fd < 0) return false;
@@ -95,7 +96,7 @@ bool collect(int folder, const char* name) {
     header.directory[sizeof(header.directory) - 1] = 0;
     // A directory that is gone, or full, does not keep the memory taken.
     const bool known = header.directory[0] == '/' && header.rank >= 0 && is_directory_of(header);
-    if (known) copy(fd, header.directory, header.rank);
+    if (known) copy(fd, header.directory, header.rank, chunk, stop);
     // From another container it may be there and not be seen from here: whoever sees it may still ask for the report.
     const bool keep = !known && !seen && status.st_mtime + kKept > time(nullptr) && !half_full(folder);
     gone = !keep && !stop.load(std::memory_order_relaxed) && unlinkat(folder, name, 0) == 0;
@@ -117,6 +118,38 @@ bool sweep_one(int folder, const char* name, const char* prefix) {
              : ends_with(name, length, kNodeMemorySuffix) && node_memory_sweep(folder, name);
 }
 
+/// The ring of a rank of this launch, opened. -1: it is none.
+int open_of_launch(int folder, const char* name, ring::Header* header) {
+  struct stat status;
+  const size_t length = strlen(name);
+  if (strncmp(name, own_prefix, strlen(own_prefix)) != 0 || !ends_with(name, length, ".ring")) return -1;
+  const int fd = node_file_open(folder, name, false, sizeof(ring::Header), &status);
+  if (fd < 0) return -1;
+  const ring::Header& own = *runtime.header;
+  if (pread(fd, header, sizeof(*header), 0) == sizeof(*header) && header->magic == ring::kMagic &&
+      header->version == ring::kVersion && header->launch_agreed != 0 && header->world == own.world &&
+      memcmp(header->launch, own.launch, sizeof(own.launch)) == 0)
+    return fd;
+  close(fd);
+  return -1;
+}
+
+/// One walk through the rings of this launch on this node: `each` says whether to go on.
+template <class Each>
+bool all_of_launch(Each each) {
+  alignas(8) static char room[32 << 10];
+  NodeFolder folder(room, sizeof(room));
+  while (const char* name = folder.next()) {
+    ring::Header header;
+    const int fd = open_of_launch(folder.descriptor(), name, &header);
+    if (fd < 0) continue;
+    const bool goes_on = each(folder.descriptor(), name, fd, header);
+    close(fd);
+    if (!goes_on) return false;
+  }
+  return true;
+}
+
 void thread_main() {
   segment_sweep(own_prefix);
   running.store(0, std::memory_order_release);
@@ -136,6 +169,24 @@ int segment_sweep(const char* prefix) {
     removed += sweep_one(folder.descriptor(), name, prefix);
   }
   return removed;
+}
+
+void segment_leave(bool (*keep)()) {
+  static char chunk[kChunk];
+  static const std::atomic<bool> never;
+  node_memory_discard();
+  if (own_prefix[0] == 0) snprintf(own_prefix, sizeof(own_prefix), "resil-%u-", getuid());
+  // Each rank has noted that it has finished before it looks: of the last two at least one sees both.
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  const bool last = all_of_launch([](int, const char*, int, const ring::Header& header) {
+    return header.phase == static_cast<uint32_t>(ring::Phase::kFinished);
+  });
+  if (!last) return;
+  const bool kept = keep();
+  all_of_launch([kept](int folder, const char* name, int fd, const ring::Header& header) {
+    if (!kept || copy(fd, runtime.directory, header.rank, chunk, never)) unlinkat(folder, name, 0);
+    return true;
+  });
 }
 
 void segment_sweep_start() {

@@ -7,6 +7,7 @@ reports name. Every process of a job carries a mark in its environment, by which
 RESIL_TEST_LIBRARY  the library to preload (default: build/libresil.so of this tree)
 RESIL_TEST_OPENMPI  further options of mpirun.openmpi, for machines that need them
                     (containers: --mca btl_vader_single_copy_mechanism none)
+RESIL_TEST_FILES    RESIL_FILES of the jobs (default: all)
 RESIL_TEST_MPI_LIBRARY  folder of the MPI library that jobs load, for programs of the standard ABI; behind what a test
                     puts into LD_LIBRARY_PATH itself
 """
@@ -32,8 +33,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MPIS = ("openmpi", "mpich")
 SKIP = 77
 MARK = "TEST_OF_RESIL"  # not RESIL_…: the library warns of such names
+# Tests read what each rank wrote; files_test.py, and any test with RESIL_TEST_FILES=node, has the default.
 # What Open MPI would choose on a node without a fast network, said at once: it looks for one for 0.2 s at every start. And
 # ranks of several tests side by side neither spin nor are all bound to the first two cores.
+FILES = os.environ.get("RESIL_TEST_FILES") or "all"
 SIDE_BY_SIDE = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
                 "PRTE_MCA_hwloc_default_binding_policy": "none"}
 
@@ -97,6 +100,7 @@ def clean_environment(extra=None):
     environment = {name: value for name, value in os.environ.items() if not dirty.match(name)}
     environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
     environment.update({} if _as_delivered else SIDE_BY_SIDE)
+    environment["RESIL_FILES"] = FILES
     environment.update(extra or {})
     return _with_mpi_library(environment, always=True)
 
@@ -273,7 +277,7 @@ def rank_environment(preload, directory, env=None, tools_before=(), tools_after=
     chain = list(tools_before) + ([library()] if preload else []) + list(tools_after)
     environment = {"LD_PRELOAD": ":".join(chain)} if chain else {}
     if preload:
-        environment["RESIL_DIR"] = directory
+        environment.update(RESIL_DIR=directory, RESIL_FILES=FILES)
     environment.update(env or {})
     return _with_mpi_library(environment)
 

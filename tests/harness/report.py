@@ -14,7 +14,7 @@ def load(directory):
         ranks[report["rank"]] = report
     for path in sorted(glob.glob(os.path.join(directory or "", "node-*.jsonl"))):
         with open(path, encoding="utf-8") as file:
-            for line in file:
+            for line in filter(str.strip, file):
                 report = json.loads(line)
                 ranks[report["rank"]] = report
     return ranks

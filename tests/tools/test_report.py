@@ -259,6 +259,26 @@ class Report(Case):
             first = self.run_report()[1].partition("\nreports ")[0]
             self.assertEqual(" ".join(first.split()), "CLEAN: 2 of 2 ranks finished, no findings" + words)
 
+    def test_reports_of_ranks_and_of_nodes_beside_each_other(self):
+        """What a job leaves that ended while its ranks moved from files of their own to the node's; the final report counts."""
+        self.report(rank=0, size=3, outcome="running")
+        self.report(rank=1, size=3, outcome="finished", resil_version="0.0.9")
+        self.write("node-a.jsonl", "".join(json.dumps(report_object(rank=rank, size=3, outcome=outcome)) + "\n" for rank, outcome in (
+            (0, "finished"), (1, "running"), (2, "running"), (2, "finished"))))
+        status, out, _ = self.tool("report", "--json", self.directory)
+        told = json.loads(out)
+        self.assertEqual((status, told["verdict"], told["ranks_reported"]), (0, "CLEAN", 3), out)
+        self.assertEqual(sorted(told["resil_version"]), ["0.0.9", "0.1.0"])
+
+    def test_a_line_that_was_cut_hides_no_other(self):
+        """A full disk: rank 1's line has no end, rank 0's stands behind it."""
+        lines = [json.dumps(report_object(rank=rank, size=2)) for rank in (0, 1)]
+        self.write("node-a.jsonl", lines[1][:200] + lines[0] + "\n")
+        status, out, _ = self.tool("report", "--json", self.directory)
+        told = json.loads(out)
+        self.assertEqual((status, told["ranks_reported"], [one["rank"] for one in told["ranks"]]), (3, 1, [0]), out)
+        self.assertIn("node-a.jsonl", out)
+
     def test_node_file_last_line_wins(self):
         lines = [report_object(rank=r, size=3, outcome="running") for r in range(3)]
         lines += [report_object(rank=r, size=3) for r in range(3)]

@@ -231,3 +231,18 @@ TEST_CASE("json: a failing file is told, with the first error") {
     close(fd);
   }
 }
+
+TEST_CASE("json: a line that is too long to be written at once is not written at all") {
+  Sink sink;
+  auto writer = std::make_unique<JsonWriter>();
+  const std::string text(60000, 'x');
+  for (const int count : {2, 1}) {
+    writer->restart(sink.fd(), true);
+    writer->begin_array();
+    for (int i = 0; i < count; ++i) writer->text(nullptr, text.c_str());
+    writer->end_array();
+    CHECK(writer->finish() == (count == 1));
+    CHECK(writer->error() == (count == 1 ? 0 : EMSGSIZE));
+    CHECK(sink.text().size() == (count == 1 ? text.size() + 5 : 0));
+  }
+}
