@@ -46,7 +46,7 @@ class Spank:
         done, _ = self.run("srun", "-Q", *options, "-n", "1", "env", **more)
         assert done.returncode == 0 and not done.stderr, (options, done.returncode, done.stderr)
         found = dict(line.split("=", 1) for line in done.stdout.decode().splitlines() if "=" in line)
-        others = {name: value for name, value in found.items() if name.startswith("RESIL_") and name != "RESIL_MODE"}
+        others = {name: value for name, value in found.items() if name.startswith("RESIL_") and name not in ("RESIL_MODE", "RESIL_FILES")}
         return found.get("LD_PRELOAD", ""), found.get("RESIL_MODE", ""), others
 
 
