@@ -15,6 +15,7 @@ import time
 
 from . import process
 from .stacks import _from_main, _node
+from .symbols import written
 from .text import clean
 
 SECONDS = 20.0      # for all processes together
@@ -25,23 +26,11 @@ _GDB_FRAME = re.compile(r"#\d+ +(?:0x[0-9a-f]+ in )?(?P<name>.+?) ?\((?:.*)\)(?:
 _GDB_THREAD = re.compile(r"Thread \d+ \(.*?(?:LWP |process |Thread 0x[0-9a-f]+ \(LWP )(\d+)")
 _OWN = ("resil-",)  # names of resil's helper threads
 _LIBRARY = re.compile(r"(P?MPI_[A-Z]\w*|p?mpi_[a-z0-9_]+?_+)$")
-_FORTRAN = re.compile(r"__(?P<module>[a-z]\w*?)_MOD_(?P<name>\w+)$")
 
 
 def reader() -> str:
     """"eu-stack", "gdb", or "" where neither is installed."""
     return next((tool for tool in ("eu-stack", "gdb") if shutil.which(tool)), "")
-
-
-def written(name: str, source: str = "") -> str:
-    """A function as the program's author wrote it: gfortran's __solver_MOD_step is solver::step, step_ of a Fortran file step."""
-    module = _FORTRAN.match(name)
-    if module:
-        return "%s::%s" % (module.group("module"), module.group("name"))
-    if name == "MAIN__":
-        return "program"
-    fortran = re.search(r"\.f\w*$", source.split(":")[0], re.IGNORECASE)
-    return name[:-1] if fortran and name.endswith("_") else re.sub(r"(\.(constprop|isra|part|cold)(\.\d+)?)+$", "", name)
 
 
 def thread_name(pid: int, tid: int) -> str:

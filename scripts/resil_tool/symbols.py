@@ -24,6 +24,7 @@ MAX_TABLE = 1 << 29  # bytes of one symbol table
 
 # "lmp+0x1234 (main+0x56)", "/usr/bin/lmp+0x1234": how the dumps write a call site
 SITE = re.compile(r"(?P<object>[^\s()+]+)\+0x(?P<offset>[0-9a-f]{1,16})(?P<symbol> \([^()]*\+0x[0-9a-f]+\))?")
+_FORTRAN = re.compile(r"__(?P<module>[a-z]\w*?)_MOD_(?P<name>\w+)$")
 _OBJECT_LINE = re.compile(r"  (\S+) at 0x[0-9a-f]+: (/.*)$")
 
 
@@ -70,10 +71,21 @@ def _ask(tool: str, path: str, addresses: list[int], seconds: float) -> dict[tup
         function, line = clean(lines[2 * i], 80), re.sub(r" \(discriminator \d+\)$", "", clean(lines[2 * i + 1], 400))
         place = os.path.basename(line) if not line.startswith("?") and not re.search(r":[0?]*$", line) else ""
         if function and function != "??" and (place or covered(path, address - 1)):
-            known[path, address] = "%s at %s" % (function, place) if place else function
+            known[path, address] = "%s at %s" % (written(function, place), place) if place else written(function)
         elif place:
             known[path, address] = place
     return known
+
+
+def written(name: str, source: str = "") -> str:
+    """A function as the program's author wrote it: gfortran's __solver_MOD_step is solver::step, step_ of a Fortran file step."""
+    module = _FORTRAN.match(name)
+    if module:
+        return "%s::%s" % (module.group("module"), module.group("name"))
+    if name == "MAIN__":
+        return "program"
+    fortran = re.search(r"\.f\w*$", source.split(":")[0], re.IGNORECASE)
+    return name[:-1] if fortran and name.endswith("_") else re.sub(r"(\.(constprop|isra|part|cold)(\.\d+)?)+$", "", name)
 
 
 def covered(path: str, address: int) -> bool:

@@ -234,7 +234,7 @@ def _add_stacks(told: dict, rings: list) -> None:
     for ring in mine:
         main = found.get(ring.pid, {}).get(ring.pid)
         frame = main and remote_stacks.own_frame(main, _SYSTEM)
-        if frame and ring.world == told["world"] and ring.rank in order:
+        if frame and frame["function"] != "?" and ring.world == told["world"] and ring.rank in order:
             told["at"][ring.rank] = remote_stacks.words(frame)
 
 
