@@ -186,7 +186,7 @@ def hung(bench, settings, folder):
 def found_and_ended(bench, folder, status):
     err = bench.hosts.read(f"{folder}/err")
     ranks = bench.ranks
-    must(re.search(rf"hang \[\w+, proved\] {ranks - 1} of {ranks} ranks .* in call \d+ of MPI_Barrier", err), "not proved over nodes", err)
+    must(re.search(rf"hang \[\w+, proved\] .*\b{ranks - 1} of {ranks}\b.* in call \d+ of MPI_Barrier", err), "not proved over nodes", err)
     must("Rank 1 waits in MPI_Recv from rank 0, tag 9" in err and f"where: rank 1 on {bench.cyclic[1]}, pid " in err, err)
     must("ending the job with exit status 92" in err and status == 92, f"status {status}", bench.story(folder))
 
@@ -463,7 +463,7 @@ def limit_and_epilog(bench):
         script = re.sub(rf"^{name}=[^\s#]*", f"{name}={value}", script, flags=re.M)
     try:
         folder, job = batch(bench, f"{SHARED}/bin/spank_app.{one.mpi} wait ready", "-N", str(one.nodes), "-n", str(bench.ranks), "--time=10",
-                            "--signal=HUP@580")
+                            "--signal=HUP@530")
         report = f"{folder}/resil-{job}-run-0"
         os.symlink(f"../{report}", bench.hosts.path(f"{place}/resil-app-20260101T0000Z-{job}.0"))
         until(lambda: os.path.isdir(bench.hosts.path(report)) and {name[:10] for name in os.listdir(bench.hosts.path(report))} >=

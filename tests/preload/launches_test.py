@@ -38,7 +38,7 @@ def run(ranks, command, directory=None, env=None, **named):
 def runs(directory):
     """Directories of launches in it, itself first."""
     below = sorted(glob.glob(os.path.join(directory, "resil-*")))
-    return [path for path in [directory] + below if glob.glob(os.path.join(path, "rank-*.json"))]
+    return [path for path in [directory] + below if glob.glob(os.path.join(path, "rank-*.json")) + glob.glob(os.path.join(path, "node-*.jsonl"))]
 
 
 def one_launch(directory, ranks, outcome="finished"):

@@ -46,7 +46,7 @@ class Spank:
         done, _ = self.run("srun", "-Q", *options, "-n", "1", "env", **more)
         assert done.returncode == 0 and not done.stderr, (options, done.returncode, done.stderr)
         found = dict(line.split("=", 1) for line in done.stdout.decode().splitlines() if "=" in line)
-        others = {name: value for name, value in found.items() if name.startswith("RESIL_") and name not in ("RESIL_MODE", "RESIL_FILES")}
+        others = {name: value for name, value in found.items() if re.match("RESIL_(?!TOOL_|MODE$|FILES$)", name)}
         return found.get("LD_PRELOAD", ""), found.get("RESIL_MODE", ""), others
 
 
@@ -186,12 +186,13 @@ def put_back(spank):
 def before_the_limit(spank):
     """--signal=HUP@…, as job.sh has it: each rank writes a dump while it runs on."""
     spank.stack()
-    place, job = _batch(spank, ["./app", "wait", "ready"], "--time=10", "--signal=HUP@580", SLURM_MPI_TYPE="pmix")
+    place, job = _batch(spank, ["./app", "wait", "ready"], "--time=10", "--signal=HUP@530", SLURM_MPI_TYPE="pmix")
     reports_there = os.path.join(place, f"resil-{job}-run-0")
     neighbours.wait_until(lambda: all(os.path.exists(f"{place}/ready-{rank}") for rank in (0, 1)), lambda: _output(place))
     neighbours.wait_until(lambda: {name[:10] for name in os.listdir(reports_there) if name.startswith("dump-")} == {"dump-00000", "dump-00001"},
                           lambda: f"no dumps: {os.listdir(reports_there)} {_output(place)}")
-    assert _facts(spank, job)["JobState"] == "RUNNING"
+    for one in reports.load(reports_there).values():
+        os.kill(one["pid"], 0)
     return place, job
 
 
