@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 
 from .cells import MORE_PACKAGES, PACKAGES, Impossible
 from .results import build_id
@@ -47,6 +48,20 @@ def need_root():
     if os.geteuid() != 0:
         raise Impossible("needs root: chroot and mounts")
     need("unshare")
+
+
+def knowing(release, folder):
+    """What debootstrap needs of its own, made in `folder`, with a script for releases that are newer than it."""
+    own = os.environ.get("DEBOOTSTRAP_DIR", "/usr/share/debootstrap")
+    os.makedirs(os.path.join(folder, "scripts"))
+    for name in os.listdir(own):
+        if name != "scripts":
+            os.symlink(os.path.join(own, name), os.path.join(folder, name))
+    for name in os.listdir(os.path.join(own, "scripts")):
+        os.symlink(os.path.join(own, "scripts", name), os.path.join(folder, "scripts", name))
+    if not os.path.lexists(os.path.join(folder, "scripts", release)):
+        os.symlink("sid", os.path.join(folder, "scripts", release))
+    return folder
 
 
 INTROSPECT = ("meson", "introspect", "--tests", "--targets")
@@ -192,10 +207,9 @@ class Root(System):
             if os.path.isdir(self.path) and os.listdir(self.path):
                 raise Impossible(f"{self.path} was not made to its end: remove it, or make {self.path}/.done-debootstrap")
             line = ["debootstrap", "--variant=minbase", "--include=ca-certificates", self.release, self.path]  # it knows its mirror
-            if not os.path.exists(f"/usr/share/debootstrap/scripts/{self.release}"):  # newer than this debootstrap
-                line.append("/usr/share/debootstrap/scripts/sid")
-            if subprocess.run(line, check=False).returncode:
-                raise Impossible(f"debootstrap of {self.release} failed (no network, or no room in {self.path}?)")
+            with tempfile.TemporaryDirectory() as folder:
+                if subprocess.run(line, env={**os.environ, "DEBOOTSTRAP_DIR": knowing(self.release, folder)}, check=False).returncode:
+                    raise Impossible(f"debootstrap of {self.release} failed (no network, or no room in {self.path}?)")
             self.finish("debootstrap")
         if not self.done("packages"):
             with open(self.outside("usr/sbin/policy-rc.d"), "w", encoding="ascii") as file:

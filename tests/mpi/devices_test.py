@@ -47,7 +47,7 @@ def untouchable(mpi, build):
     """Without staging the library dies of such a buffer: the tests above are not of host memory by another name."""
     program = Program(build, mpi, "p2p")
     result = gpu.run(mpi, program.ranks, program.command(""), env={"RESIL_STAGE": "off"}).result
-    assert result.returncode != 0 and b"fakegpu: host touched device memory" in result.stderr, result.text()
+    assert b"fakegpu: host touched device memory" in result.stderr, result.text()  # its launcher's status may be 0: MPICH 4.2.1
     jobs.remove_rings(result.directory)
 
 

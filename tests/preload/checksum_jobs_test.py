@@ -151,7 +151,10 @@ def no_patience():
 
 def same_status(case, *modes):
     def check():
-        plain = run(["late", case], preload=False)
+        for _ in range(transparent.NATIVE_RUNS):
+            plain = run(["late", case], preload=False)
+            if plain.returncode != 0:
+                break  # hydra of MPICH 4.2 says 0 now and then
         assert plain.returncode not in (0, None), plain.text()
         for env in modes:
             result = run(["late", case], env, timeout=30)
