@@ -196,7 +196,9 @@ static void real_segv(void) {
   if (me == 1) *(volatile int*)(uintptr_t)16 = 1;
   rank_0_waits();
 }
+#if __GNUC__ >= 12
 #pragma GCC diagnostic ignored "-Winfinite-recursion"
+#endif
 static int endless(volatile char* above) {
   volatile char here[4096];
   here[0] = above ? above[0] : 0;
