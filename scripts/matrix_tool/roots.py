@@ -222,6 +222,8 @@ class Root(System):
 
     def prepare(self):
         """Configures."""
+        with open(self.outside("etc/hosts"), "w", encoding="ascii") as file:
+            file.write(f"127.0.0.1 localhost\n127.0.1.1 {platform.node()}\n")  # MPICH 3.4 looks its own host up
         old = self.release in ("bullseye", "bookworm")
         os.makedirs(self.outside("root/.openmpi"), exist_ok=True)
         with open(self.outside("root/.openmpi/mca-params.conf"), "w", encoding="ascii") as file:
