@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kinds of calls in loops, each between two dumps of callgrind: instructions ROUNDS TURNS. With one rank messages go to
-// the rank itself, on MPI_COMM_SELF, and every count can be repeated; with two they go between the ranks. Prints the
-// names of the kinds in the order of the dumps. Touches nothing but callgrind. See scripts/bench instructions.
+// Kinds of calls in loops, each between two dumps of callgrind: instructions ROUNDS TURNS [FACTS]. With one rank messages go
+// to the rank itself, on MPI_COMM_SELF, and every count can be repeated; with two they go between the ranks. Prints the
+// names of the kinds in the order of the dumps. Touches nothing but callgrind, and FACTS: where libresil.so's code and the
+// stack are, for who reads a trace of memory accesses (touched_lines.c). See scripts/bench instructions, budget.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <valgrind/callgrind.h>
 
 enum { kWarm = 300 };
@@ -15,6 +17,9 @@ static MPI_Datatype vector;
 static MPI_Win window;
 static MPI_Request started[2];
 static int peer, first, out[16], in[16], base[16];
+
+// A store to the one begins a round, a store to the other ends a kind.
+volatile int round_begins, kind_ends;
 
 static void send_recv(void) {  // two ranks only: MPICH's MPI_Send to the own rank waits for the receive
   if (first) MPI_Send(out, 4, MPI_INT, peer, 1, comm);
@@ -157,6 +162,19 @@ static const struct {
              {"put", put},
              {"comm_dup", comm_dup}};
 
+static void write_facts(const char* path) {
+  FILE *maps = fopen("/proc/self/maps", "r"), *facts = fopen(path, "w");
+  char line[4096];
+  unsigned long from, to;
+  while (fgets(line, sizeof line, maps))
+    if (sscanf(line, "%lx-%lx", &from, &to) == 2) {
+      if (strstr(line, " r-xp ") && strstr(line, "/libresil")) fprintf(facts, "code %lx %lx\n", from, to);
+      if (from <= (unsigned long)&line && (unsigned long)&line < to) fprintf(facts, "stack %lx %lx\n", from, to);
+    }
+  fclose(maps);
+  fclose(facts);
+}
+
 int main(int argc, char** argv) {
   int me, size;
   const int rounds = atoi(argv[1]), turns = argc > 2 ? atoi(argv[2]) : 1;
@@ -172,11 +190,20 @@ int main(int argc, char** argv) {
   MPI_Send_init(out, 4, MPI_INT, peer, 1, comm, &started[1]);
   MPI_Win_create(base, sizeof base, 1, MPI_INFO_NULL, comm, &window);
   MPI_Win_lock_all(0, window);
+  if (argc > 3) write_facts(argv[3]);
   for (unsigned k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     if (size == 1 && kinds[k].call == send_recv) continue;
     for (int i = 0; i < kWarm; i++) kinds[k].call();
     if (me == 0) printf("%s\n", kinds[k].name);
     fflush(stdout);
+    if (argc > 3) {
+      for (int i = 0; i < rounds; i++) {
+        round_begins = i;
+        kinds[k].call();
+      }
+      kind_ends = 1;
+      continue;
+    }
     for (int turn = 0; turn < turns; turn++) {
       MPI_Barrier(comm);
       CALLGRIND_ZERO_STATS;
