@@ -23,7 +23,7 @@ class Tree:
 
     def resil(self, *arguments, cwd="/"):
         """The installed command, called by its name as from a user's shell."""
-        environment = jobs.clean_environment({"PATH": self.path("bin") + os.pathsep + os.environ["PATH"]})
+        environment = jobs.clean_environment({"RESIL_FILES": "", "PATH": self.path("bin") + os.pathsep + os.environ["PATH"]})
         return patience.run(["resil", *arguments], env=environment, capture_output=True, timeout=60, cwd=cwd)
 
     def job(self, mpi):

@@ -19,7 +19,7 @@ TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
 
 def resil(*arguments, **environment):
     return patience.run([sys.executable, TOOL, *arguments], timeout=60, capture_output=True,
-                        env=jobs.clean_environment({"RESIL_TOOL_LIBRARY": jobs.library(), **environment}))
+                        env=jobs.clean_environment({"RESIL_TOOL_LIBRARY": jobs.library(), "RESIL_FILES": "", **environment}))
 
 
 def table(**environment):
