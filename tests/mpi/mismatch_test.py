@@ -31,7 +31,7 @@ PROVED = {
 SUSPECTED = {
     "size": ("collective_mismatch", "In call 7 rank 3 has another amount: MPI_Bcast, root 0, 128 bytes"),
     "vector_types": ("collective_mismatch", "different basic types. In call 7, MPI_Allgatherv"),
-    "message_types": ("message_mismatch", "Rank 0 sends 4-byte signed integers to rank 1 on MPI_Comm_dup of MPI_COMM_WORLD"),
+    "message_types": ("message_mismatch", "Rank 0 sends 4-byte signed integers to rank 1 on the other one, tag 7"),
     "vector_amounts": ("collective_mismatch", "In call 7 rank 1 has another amount: MPI_Allgatherv"),
     "skipped": ("collective_mismatch", "In call 7 rank 1 has another operation: MPI_Finalize"),
     "unreceived": ("unreceived_messages", "3 messages were sent and never received (unmatched at MPI_Finalize). The first is from rank 1 to rank 0"),
