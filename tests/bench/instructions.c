@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kinds of calls in loops, each between two dumps of callgrind: instructions ROUNDS TURNS [FACTS]. With one rank messages go
-// to the rank itself, on MPI_COMM_SELF, and every count can be repeated; with two they go between the ranks. Prints the
-// names of the kinds in the order of the dumps. Touches nothing but callgrind, and FACTS: where libresil.so's code and the
-// stack are, for who reads a trace of memory accesses (touched_lines.c). See scripts/bench instructions, budget.
+// Kinds of calls in loops, each between two dumps of callgrind: instructions ROUNDS TURNS [FACTS]. With one rank
+// messages go to the rank itself, on MPI_COMM_SELF, and every count can be repeated; with two they go between the
+// ranks. Prints the names of the kinds in the order of the dumps. Touches nothing but callgrind, and FACTS: where
+// libresil.so's code and the stack are, for who reads a trace of memory accesses (touched_lines.c). See scripts/bench
+// instructions, budget.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

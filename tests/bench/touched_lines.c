@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a trace of valgrind's lackey (--trace-mem=yes) from standard input: touched_lines FACTS ROUND_BEGINS KIND_ENDS, the
-// addresses of these two variables of instructions.c in hexadecimal. Prints for each kind the cache lines of 64 bytes that
-// libresil.so's own code touched in a round, and those of them that it wrote: the least of the rounds; the stack's are left out.
-// FACTS is read at the first round, since the program writes it before.
+// Reads a trace of valgrind's lackey (--trace-mem=yes) from standard input: touched_lines FACTS ROUND_BEGINS KIND_ENDS,
+// the addresses of these two variables of instructions.c in hexadecimal. Prints for each kind the cache lines of 64
+// bytes that libresil.so's own code touched in a round, and those of them that it wrote: the least of the rounds; the
+// stack's are left out. FACTS is read at the first round, since the program writes it before.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

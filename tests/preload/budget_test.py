@@ -8,7 +8,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from bench import budget  # noqa: E402
-from harness.main import LeftOut, main, shared  # noqa: E402
+from harness.main import LeftOut, run_checks, shared  # noqa: E402
 
 
 def within(mpi, mode):
@@ -32,4 +32,4 @@ def within(mpi, mode):
 
 if __name__ == "__main__":
     mpi_name = sys.argv[1]
-    main(shared([(mode, within(mpi_name, mode)) for mode in budget.MODES], mpi_name))
+    sys.exit(run_checks(shared([(mode, within(mpi_name, mode)) for mode in budget.MODES], mpi_name)))
