@@ -36,6 +36,11 @@ def silent(program, mpi, name, which="right"):
 
 def found(program, mpi, name, what):
     result, findings = run(program, mpi, name, "wrong")
+    for _ in range(4):
+        # The store is seen if the target is in its fence before the Put lands: not in 1 of 100 runs on a busy machine.
+        if findings or name != "store-put-lost":
+            break
+        result, findings = run(program, mpi, name, "wrong")
     assert result.returncode == 0, result.text()
     assert [f["kind"] for f in findings] == ["one_sided_race"], f"{findings}\n{result.text()}"
     evidence = findings[0]["evidence"]
