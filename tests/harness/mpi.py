@@ -39,6 +39,7 @@ MARK = "TEST_OF_RESIL"  # not RESIL_…: the library warns of such names
 FILES = os.environ.get("RESIL_TEST_FILES") or "all"
 SIDE_BY_SIDE = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
                 "PRTE_MCA_hwloc_default_binding_policy": "none"}
+PRTE_4 = "PRTE_MCA_bindto"  # its name from Open MPI 6 on, which speaks of the old one on standard error
 
 _scratch = []
 _as_delivered = False
@@ -99,7 +100,10 @@ def clean_environment(extra=None):
                        r"LD_(PRELOAD|BIND_NOW|LIBRARY_PATH)$|MALLOC_PERTURB_$)")
     environment = {name: value for name, value in os.environ.items() if not dirty.match(name)}
     environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
-    environment.update({} if _as_delivered else SIDE_BY_SIDE)
+    if not _as_delivered:
+        environment.update(SIDE_BY_SIDE)
+        if shutil.which("mpirun.openmpi") and openmpi_version() >= (6,):
+            environment[PRTE_4] = environment.pop("PRTE_MCA_hwloc_default_binding_policy")
     environment["RESIL_FILES"] = FILES
     environment.update(extra or {})
     return _with_mpi_library(environment, always=True)

@@ -216,13 +216,13 @@ def epilog(spank):
     for one in told.values():
         os.kill(one["pid"], 9)
     neighbours.wait_until(lambda: _facts(spank, job).get("JobState") not in ("RUNNING", "COMPLETING"), lambda: f"{_facts(spank, job)}")
-    assert all(os.path.exists(one["ring"]) for one in told.values())
     given = {"SLURM_JOB_ID": job, "SLURM_JOB_UID": str(os.geteuid())}
     spank.slurm.environment.update(given)
     done = spank.slurm.ask(path)
     for name in given:
         del spank.slurm.environment[name]
     assert done.returncode == 0 and not done.stdout and not done.stderr, done
+    # Or another job of this user's that began meanwhile has: it does the same.
     assert not [one["ring"] for one in told.values() if os.path.exists(one["ring"])]
     assert {"rank-00000.ring", "rank-00001.ring"} <= set(os.listdir(folder)), os.listdir(folder)
     with open(os.path.join(place, "log"), encoding="utf-8") as file:
