@@ -8,10 +8,11 @@ import glob
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
-from harness import mpi as jobs, report as reports
+from harness import mpi as jobs, report as reports, shown
 
 APP = """
 #include <mpi.h>
@@ -81,7 +82,6 @@ int main(int argc, char** argv) {
 }
 """,
 }
-BLOCK = re.compile(r"(?:^<!-- run: ([^\n]*) -->\n)?^```sh\n(.*?)^```$", re.M | re.S)
 
 
 class Block:
@@ -90,7 +90,8 @@ class Block:
 
     def __init__(self, page, words, lines):
         self.page, self.lines = page, [line for line in lines.splitlines() if line.strip() and not line.startswith("#")]
-        words = (words or "").split()
+        assert not words or words.startswith("run: "), (page, words)
+        words = (words or "").removeprefix("run: ").split()
         named = dict(word.split("=", 1) for word in words if "=" in word)
         self.flags = {word for word in words if "=" not in word}
         self.app, self.mpi = named.pop("app", "ring"), named.pop("mpi", "openmpi")
@@ -105,9 +106,16 @@ def pages():
     return [os.path.join(jobs.ROOT, "README.md")] + sorted(glob.glob(os.path.join(jobs.ROOT, "docs", "using", "*.md")))
 
 
-def blocks(page):
+def parts(page):
+    """Commands (Block) and what is shown (shown.Shown), in the order of the page."""
     with open(page, encoding="utf-8") as file:
-        return [Block(os.path.basename(page), words, lines) for words, lines in BLOCK.findall(file.read())]
+        found = shown.BLOCK.findall(file.read())
+    name = os.path.basename(page)
+    return [(Block if language == "sh" else shown.Shown)(name, words, lines) for words, language, lines in found]
+
+
+def blocks(page):
+    return [one for one in parts(page) if isinstance(one, Block)]
 
 
 def add_command(path):
@@ -123,10 +131,14 @@ def add_command(path):
 
 
 def compile_app(path, name):
-    source = os.path.join(path, "app.c")
-    with open(source, "w", encoding="ascii") as file:
-        file.write(APPS[name])
-    subprocess.run([os.path.join(path, "bin", "mpicc"), "-g", "-o", "app", "app.c"], cwd=path, check=True)
+    """One of APPS, or a file of tests/mpi."""
+    source, folder = os.path.join(path, "app.c"), os.path.join(jobs.ROOT, "tests", "mpi")
+    if name in APPS:
+        with open(source, "w", encoding="ascii") as file:
+            file.write(APPS[name])
+    else:
+        shutil.copy(os.path.join(folder, name), source)
+    subprocess.run([os.path.join(path, "bin", "mpicc"), "-g", "-I" + folder, "-o", "app", "app.c"], cwd=path, check=True)
 
 
 def readme():

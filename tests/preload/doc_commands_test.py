@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Every command in a block of README and of the pages for users (docs/using) runs as printed and ends as the page says
-(tests/harness/launch_lines.py: blocks; those that need Slurm: slurm_test.py).
+(tests/harness/launch_lines.py: blocks; those that need Slurm: slurm_test.py). Output that these pages show has the shape of what is
+printed (shown.py). Commands, options and settings within sentences and tables of all pages are held against the command's parser and the
+library's table (inline_commands.py); those of the pages for users that can be run are.
 
 Usage: doc_commands_test.py [PAGE...]
 Touches scratch directories, and the jobs that it starts.
 """
+import glob
 import os
 import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import launch_lines, mpi as jobs, patience  # noqa: E402
+from harness import inline_commands, launch_lines, mpi as jobs, patience, shown  # noqa: E402
 from harness.main import LeftOut, run_checks  # noqa: E402
 
 
@@ -43,7 +46,8 @@ class Place:
             done = jobs.start(["sh", "-c", line], env=launch_lines.environment(self.path), cwd=self.path, timeout=90)
             if not (left and done.timed_out and self.mpi == "mpich"):  # MPICH 4.0.2 by itself
                 break
-        assert done.returncode == expected, f"expected {expected}: {done.text()}"
+        assert expected is None or done.returncode in expected, f"expected {expected}: {done.text()}"
+        return done
 
     def beside(self):
         """A job that goes on until end()."""
@@ -64,24 +68,135 @@ class Place:
         assert done.returncode == 0, done.text()
 
 
+def commands(place, block):
+    """Runs a block; what it printed."""
+    if not jobs.installed("mpirun." + block.mpi):
+        raise LeftOut(f"mpirun.{block.mpi} is not installed")
+    place.use(block.mpi)
+    launch_lines.compile_app(place.path, block.app)
+    job = place.beside() if "beside" in block.flags else None
+    outputs = []
+    for line, expected in block.commands:
+        done = place.run(line, (expected,))
+        outputs += [done.stdout, done.stderr]
+    if job:
+        place.end(job)
+    return outputs
+
+
+def shown_by_itself(block):
+    """What the command that a comment names prints."""
+    mpi = block.options.get("mpi", "openmpi")
+    if not jobs.installed("mpirun." + mpi):
+        return None
+    place = Place()
+    place.use(mpi)
+    launch_lines.compile_app(place.path, block.options["app"])
+    done = place.run(block.line, None)
+    return [done.stdout, done.stderr]
+
+
 def page_runs(page):
     def check():
-        place, said = Place(), 0
-        for block in launch_lines.blocks(page):
-            if block.flags & {"slurm", "ci"}:
-                continue
-            if not jobs.installed("mpirun." + block.mpi):
-                raise LeftOut(f"mpirun.{block.mpi} is not installed")
-            place.use(block.mpi)
-            launch_lines.compile_app(place.path, block.app)
-            job = place.beside() if "beside" in block.flags else None
-            for line, expected in block.commands:
-                place.run(line, expected)
+        place, said, compared, outputs = Place(), 0, 0, None
+        for block in launch_lines.parts(page):
+            if isinstance(block, launch_lines.Block):
+                if not block.flags & {"slurm", "ci"}:
+                    outputs = commands(place, block)
+                    said += len(block.commands)
+            elif block.kind == "site file":
+                site_file(place, block)
                 said += 1
-            if job:
-                place.end(job)
-        return f"{said} commands"
+            else:
+                found = shown_by_itself(block) if block.line else outputs
+                if found:
+                    shown.compare(block.text, found, block.page)
+                    compared += 1
+        return f"{said} commands run, {compared} outputs compared"
     return check
+
+
+def site_file(place, block):
+    """The library takes every line of it."""
+    path = os.path.join(place.path, "shown.conf")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(block.text)
+    done = place.run(f"RESIL_CONF={path} resil env --set", (0,))
+    lines = [line for line in block.text.splitlines() if line.startswith("RESIL_")]
+    assert lines and all(line.split("=")[0].encode() in done.stdout for line in lines), done.text()
+
+
+PAGES = [page for page in sorted(glob.glob(os.path.join(jobs.ROOT, "docs", "*.md")))
+         if os.path.basename(page) not in ("CHANGELOG.md", "MEASUREMENTS.md")]  # these tell what was
+
+
+def within_sentences():
+    """Every command, option, setting and variable in inline code is one."""
+    looked, wrong = dict.fromkeys(("tool", "script", "launcher", "setting", "variable", "option"), 0), []
+    users = launch_lines.pages()
+    for page in users + PAGES:
+        for number, code in inline_commands.inline(page):
+            kind = inline_commands.kind(code)
+            if not kind or (kind == "option" and page not in users):  # elsewhere of many programs
+                continue
+            looked[kind] += 1
+            why = inline_commands.wrong(code)
+            if why:
+                wrong.append(f"{os.path.relpath(page, jobs.ROOT)}:{number}: `{code}`: {why}")
+    assert not wrong, "\n".join(wrong)
+    assert min(looked.values()) >= 10, looked
+    return "parsed: " + ", ".join(f"{count} {kind}s" for kind, count in looked.items())
+
+
+def mistakes_are_seen():
+    """What must not pass does not."""
+    for code in ("resil raport DIR", "resil report --jsn DIR", "scripts/resil dump --signl", "scripts/nowhere", "scripts/bench nothing",
+                 "RESIL_HANG=abrt", "RESIL_HNAG", "mpirun -x RESIL_MODE=chekcsum ./app", "--is-my-data-rigth", "--set on_mismatch=lgo"):
+        assert inline_commands.kind(code) and inline_commands.wrong(code), code
+    text = "resil: hang [deadlock, proved] Rank 0 (1 of 2) has waited 1.4 s\nat app+0x1203 on vm"
+    shown.compare(text, [b"x\nresil: hang [deadlock, proved] Rank 1 (2 of 24) has waited 10.25 s at a.out+0xfe on host-7. y"], "here")
+    for printed in (b"resil: hang [deadlock, verified] Rank 0 (1 of 2) has waited 1.4 s at app+0x1203 on vm", b""):
+        try:
+            shown.compare(text, [printed], "here")
+        except AssertionError:
+            continue
+        raise RuntimeError("another shape was taken for the same")
+
+
+def runnable():
+    """Lines in inline code of the pages for users that are whole: what they read is there, and they end."""
+    found = {}
+    for page in launch_lines.pages():
+        for _, code in inline_commands.inline(page):
+            words = code.replace("…", "").split()
+            if inline_commands.kind(code) != "tool" or len(words) < 2 or words[1] == "smoke":  # as long as an allocation is wide
+                continue
+            if words[1] in ("run", "doctor") and "./app" not in words:
+                continue  # named, not to be typed
+            found.setdefault(" ".join(words), os.path.basename(page))
+    return found
+
+
+def lines_within_sentences():
+    """They run in a directory with reports, while a job runs beside."""
+    place = Place()
+    place.run("resil run mpirun -np 2 ./app", (0,))
+    reports, said = place.newest(), 0
+    launch_lines.compile_app(place.path, "long")
+    job = place.beside()
+    lines = runnable()
+    for line, page in lines.items():
+        if "./app" not in line:
+            done = place.run(line.replace("DIR", reports), (0, 1, 3))
+            assert b"Traceback" not in done.stderr, (page, done.text())
+            said += 1
+    place.end(job)
+    launch_lines.compile_app(place.path, "ring")
+    for line in (line for line in lines if "./app" in line):
+        place.run(line, (0,))
+        said += 1
+    assert said >= 8 and said == len(lines), lines
+    return f"{said} lines run"
 
 
 def ci_runs_them():
@@ -98,10 +213,12 @@ def ci_runs_them():
 
 def main(*names):
     jobs.require("mpirun.openmpi", "mpicc.openmpi")
-    pages = [page for page in launch_lines.pages() if any(block.lines for block in launch_lines.blocks(page))
+    pages = [page for page in launch_lines.pages() if launch_lines.parts(page)
              and (not names or os.path.basename(page) in names)]
     assert names or len(pages) > 8, pages
-    return run_checks([(os.path.basename(page), page_runs(page)) for page in pages] + [("left to .ci/run", ci_runs_them)], side_by_side=2)
+    return run_checks([(os.path.basename(page), page_runs(page)) for page in pages] + [
+        ("commands within sentences", within_sentences), ("commands within sentences that are whole", lines_within_sentences),
+        ("mistakes are seen", mistakes_are_seen), ("left to .ci/run", ci_runs_them)], side_by_side=2)
 
 
 if __name__ == "__main__":
