@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """README and docs/: links and anchors lead somewhere, every page is in the site's list, messages that pages for users quote are in
-the catalogue (or in the command), figures of their tables are in docs/RESULTS.md. Where mkdocs is installed the site is built, and
+the catalogue (or in the command), figures of their tables are in docs/RESULTS.md, pictures are those that scripts/pictures makes. Where mkdocs is installed the site is built, and
 must neither warn nor fetch anything.
 
 Usage: docs_test.py ROOT"""
@@ -153,6 +153,32 @@ def figures():
                 yield f"{page}: {one} is not in docs/RESULTS.md"
 
 
+def pictures():
+    """Each has words for who does not see it, is small, and is one that scripts/pictures makes; none is there for nothing."""
+    made = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "pictures"), "--list"], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout.split()
+    used = set()
+    for page in pages():
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", read(page)):
+            path = os.path.join(ROOT, os.path.dirname(page), target)
+            used.add(os.path.basename(target))
+            if len(words.split()) < 6:
+                yield f"{page}: {target}: no words that stand for the picture"
+            if os.path.normpath(path) != os.path.join(DOCS, "pictures", os.path.basename(path)) or os.path.basename(path) not in made:
+                yield f"{page}: {target}: not made by scripts/pictures"
+            elif not os.path.exists(path):
+                yield f"{page}: {target}: no such file"
+            elif os.path.getsize(path) > 100 << 10:
+                yield f"{page}: {target}: more than 100 KiB"
+            else:
+                with open(path, "rb") as file:
+                    if b"scripts/pictures" not in file.read():
+                        yield f"{page}: {target}: not as scripts/pictures left it"
+    there = set(os.listdir(os.path.join(DOCS, "pictures")))
+    yield from (f"docs/pictures/{name}: on no page, or no file, or not made by scripts/pictures"
+                for name in sorted((there | set(made)) - (used & there & set(made))))
+
+
 def site():
     if not shutil.which("mkdocs"):
         print("mkdocs is not installed: the site was not built")
@@ -171,6 +197,6 @@ def site():
                             yield f"site: {name} fetches {one}"
 
 
-wrong = [line for check in (links, layout, quotes, figures, site) for line in check()]
+wrong = [line for check in (links, layout, quotes, figures, pictures, site) for line in check()]
 print("\n".join(wrong) or f"{len(pages())} pages")
 sys.exit(1 if wrong else 0)

@@ -9,6 +9,7 @@ Usage: doc_commands_test.py [PAGE...]
 Touches scratch directories, and the jobs that it starts.
 """
 import glob
+import html
 import os
 import re
 import sys
@@ -199,6 +200,20 @@ def lines_within_sentences():
     return f"{said} lines run"
 
 
+def picture_of_a_terminal():
+    """scripts/pictures makes the same now, but for numbers and places."""
+    folder = jobs.scratch()
+    done = jobs.start([sys.executable, os.path.join(jobs.ROOT, "scripts", "pictures"), "--output", folder, "hang.svg"], timeout=120,
+                      env={"RESIL_TEST_LIBRARY": jobs.library()})
+    assert done.returncode == 0, done.text()
+    texts = []
+    for place in (os.path.join(jobs.ROOT, "docs", "pictures"), folder):
+        with open(os.path.join(place, "hang.svg"), encoding="utf-8") as file:
+            texts.append("\n".join(html.unescape(re.sub(r"<[^>]+>", "", line)) for line in re.findall(r"<text.*?</text>", file.read())))
+    assert len(texts[0].splitlines()) > 10, texts[0]
+    shown.compare(texts[0], [texts[1].encode()], "docs/pictures/hang.svg")
+
+
 def ci_runs_them():
     """What is left to .ci/run is in what it runs."""
     script = ""
@@ -218,7 +233,7 @@ def main(*names):
     assert names or len(pages) > 8, pages
     return run_checks([(os.path.basename(page), page_runs(page)) for page in pages] + [
         ("commands within sentences", within_sentences), ("commands within sentences that are whole", lines_within_sentences),
-        ("mistakes are seen", mistakes_are_seen), ("left to .ci/run", ci_runs_them)], side_by_side=2)
+        ("the picture of a terminal", picture_of_a_terminal), ("mistakes are seen", mistakes_are_seen), ("left to .ci/run", ci_runs_them)], side_by_side=2)
 
 
 if __name__ == "__main__":
