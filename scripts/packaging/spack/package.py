@@ -25,9 +25,7 @@ class Resil(MesonPackage):
     requires("target=x86_64:", "target=aarch64:", policy="one_of")
     requires("platform=linux")
 
-    def build(self, spec, prefix):
-        with working_dir(self.build_directory):
-            ninja("libresil.so", "scripts/packaging/resil.1")
+    build_targets = ["package"]
 
     def setup_run_environment(self, env):
         env.set("LIBRESIL", join_path(self.prefix.lib, "libresil.so"))
