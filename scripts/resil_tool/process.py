@@ -10,7 +10,8 @@ import signal
 STATES = {"R": "running", "S": "sleeping", "D": "uninterruptible sleep (state D)", "T": "stopped (state T)",
           "t": "stopped by a debugger (state t)", "Z": "dead (zombie)", "X": "dead"}
 
-_ARRAY = ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+# Tasks of an array as the library names them (shim/presence/identity.cpp): job, task, what a task is called that is none.
+_ARRAYS = (("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", ""), ("LSB_JOBID", "LSB_JOBINDEX", "0"), ("JOB_ID", "SGE_TASK_ID", "undefined"))
 _ID_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "COBALT_JOBID", "JOB_ID")
 
 
@@ -106,8 +107,9 @@ def environment(pid: int) -> dict[str, str]:
 def scheduler_ids(variables: dict[str, str]) -> list[str]:
     """All names under which the scheduler's job goes: "4711", "4711.0", "123.server", "123"."""
     ids = []
-    if all(variables.get(name) for name in _ARRAY):
-        ids = [variables[_ARRAY[0]], "_".join(variables[name] for name in _ARRAY)]
+    for job, task, none in _ARRAYS:
+        if variables.get(job) and variables.get(task, none) not in ("", none):
+            ids += [variables[job], variables[job] + "_" + variables[task], "%s[%s]" % (variables[job], variables[task])]
     for name in _ID_VARIABLES:
         value = variables.get(name)
         if not value:

@@ -58,7 +58,8 @@ def is_default(name: str) -> bool:
 
 def means(name: str, word: str) -> bool:
     """Whether the job of a directory of that name goes by `word`: its id, or the scheduler's part of it."""
-    return any(one == word or one.startswith(word + ".") for one in ids_of(name))
+    words = {re.sub(r"[^A-Za-z0-9.-]", "_", one) for one in (word, re.sub(r"\[(\d+)\]$", r"_\1", word))}  # as the library writes it
+    return any(one == word or one.startswith(word + ".") for one in ids_of(name) for word in words)
 
 
 def directories(path: str) -> list[str]:

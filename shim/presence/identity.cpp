@@ -212,11 +212,21 @@ void find_launch(LaunchIdentity* identity, const IdentitySource& source, const L
 }
 
 void find_job(LaunchIdentity* identity, const Environment& environment) {
-  // The tasks of an array have ids of their own, but everybody calls them ARRAY_TASK.
-  const char *array = environment.text("SLURM_ARRAY_JOB_ID"), *task = environment.text("SLURM_ARRAY_TASK_ID");
-  if (array && task && environment.text("SLURM_JOB_ID")) {
+  // The tasks of an array have ids of their own (Slurm) or share the array's (LSF, Grid Engine), but everybody calls
+  // them ARRAY_TASK. JOB_ID alone is anybody's name; with a task it is Grid Engine's.
+  struct Array {
+    const char *job, *task, *also, *none;
+  };
+  constexpr Array kArrays[] = {{"SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID", ""},
+                               {"LSB_JOBID", "LSB_JOBINDEX", "LSB_JOBID", "0"},
+                               {"JOB_ID", "SGE_TASK_ID", "JOB_ID", "undefined"}};
+  for (const Array& row : kArrays) {
+    const char *array = environment.text(row.job), *task = environment.text(row.task);
+    if (!array || !task || !environment.text(row.also)) continue;
     char both[160];
-    Text(both, sizeof both).add(array).add("_").add(task);
+    Text text(both, sizeof both);
+    text.add(array);
+    if (strcmp(task, row.none) != 0) text.add("_").add(task);
     return set_name(identity->job, sizeof identity->job, slice_of(both));
   }
   for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"})

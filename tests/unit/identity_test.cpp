@@ -194,6 +194,12 @@ TEST_CASE("other launchers and schedulers") {
   CHECK(std::string(rsh.launch) == "99");
   CHECK_FALSE(rsh.agreed);
   CHECK(identity({"LSB_JOBID=5", "PMI_RANK=-1"}).singleton);
+  CHECK(std::string(identity({"LSB_JOBID=5", "LSB_JOBINDEX=0"}).job) == "5");
+  CHECK(std::string(identity({"LSB_JOBID=5", "LSB_JOBINDEX=3"}).job) == "5_3");
+  CHECK(std::string(identity({"PBS_JOBID=12[3].host"}).job) == "12_3_.host");
+  CHECK(std::string(identity({"JOB_ID=8", "SGE_TASK_ID=undefined"}).job) == "8");
+  CHECK(std::string(identity({"JOB_ID=8", "SGE_TASK_ID=2"}).job) == "8_2");
+  CHECK(std::string(identity({"JOB_ID=8"}).job).empty());
 }
 
 TEST_CASE("a long name is cut to one that still differs from others") {
