@@ -215,7 +215,9 @@ def _refine(told: dict, states: dict) -> None:
         told["detail"] = "in the kernel (uninterruptible sleep)"
     if kind in ("inside_mpi", "computation", "no_progress") and devices and (kind != "computation" or set(devices) & set(told["culprits"])):
         told.update(verdict="device wait", detail=text(states[devices[0]].get("device"), 200))
-    if kind == "no_progress" and any(text(one.get("state")) == "polling" for one in states.values()):
+    polling = {rank for rank, one in states.items() if text(one.get("state")) == "polling"}
+    if kind == "no_progress" and polling or kind in ("deadlock", "unmatched_message") and told["confidence"] != "proved" and \
+            set(told["culprits"]) <= polling and told["culprits"]:
         told.update(verdict="busy-wait livelock", detail="polls that find nothing")
 
 

@@ -23,6 +23,48 @@ Wait Explainer::reason(uint32_t rank) const {
   return found;
 }
 
+/// Those of the core who wait on another communicator than most of it; where two have as many of the core, than most of
+/// the job. False: no communicator has more.
+bool Explainer::blame_odd_communicator() {
+  constexpr uint32_t kMost = 8;
+  uint64_t ids[kMost];
+  uint32_t in_core[kMost] = {}, in_job[kMost] = {}, count = 0, first = 0, second = kNone;
+  auto index_of = [&](uint64_t id) {
+    uint32_t k = 0;
+    while (k < count && ids[k] != id) ++k;
+    return k;
+  };
+  for (uint32_t rank = 0; rank < g_.ranks(); ++rank) {
+    if (core_.member[rank] == 0) continue;
+    const Wait wait = reason(rank);
+    const uint32_t k = wait.valid() ? index_of(part_of(g_, wait).comm) : kMost;
+    if (k == kMost) return false;
+    if (k == count) ids[count++] = part_of(g_, wait).comm;
+    ++in_core[k];
+  }
+  if (count < 2) return false;
+  for (uint32_t rank = 0; rank < g_.ranks(); ++rank) {
+    const View& view = g_.view(rank);
+    const uint32_t k = view.thread_count != 0 && view.threads[0].part_count != 0
+                           ? index_of(view.parts[view.threads[0].first_part].comm)
+                           : count;
+    if (k < count) ++in_job[k];
+  }
+  for (uint32_t k = 1; k < count; ++k)
+    if (in_core[k] > in_core[first]) first = k;
+  for (uint32_t k = 0; k < count; ++k)
+    if (k != first && in_core[k] == in_core[first]) second = second == kNone ? k : count;
+  if (second == count) return false;  // three that have as many
+  if (second == kNone && 2 * in_core[first] <= core_.count) return false;
+  if (second != kNone) {
+    if (in_job[first] == in_job[second]) return false;
+    first = in_job[first] > in_job[second] ? first : second;
+  }
+  for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
+    culprit_[rank] = core_.member[rank] != 0 && part_of(g_, reason(rank)).comm != ids[first];
+  return true;
+}
+
 /// Those of the core who have not come, unless they are more than those who have: then the few are too early.
 void Explainer::blame_wave() {
   const Wave& wave = core_.waves[0];
@@ -66,6 +108,7 @@ bool Explainer::blame() {
       break;
     case CoreKind::kCycle:
       in_wave_ = core_.wave_count > 0;
+      if (in_wave_ && blame_odd_communicator()) break;
       if (core_.wave_count == 1) blame_wave();
       else blame_core();
       if (core_.wave_count > 1 && 2 * core_.waves[0].waiting > core_.count) {  // most are in one: the others are odd

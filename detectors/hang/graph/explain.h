@@ -26,6 +26,7 @@ class Explainer {
  private:
   bool blame();
   void blame_wave();
+  bool blame_odd_communicator();
   void near_misses();
   NearMiss near_miss(const Wait& receive);
   void explain_calls();

@@ -70,9 +70,14 @@ bool find_inside_mpi(Graph& graph, Verdict* verdict) {
   verdict->call = collective ? part.call : thread.call;
   verdict->sequence = collective ? part.sequence : 0;
   RankSet waiting = {};
+  uint32_t still_in = 0;
+  for (uint32_t rank = 0; rank < graph.ranks(); ++rank) still_in += stuck[rank];
+  // Half of them or more have left it: look at those who have not.
+  const bool few = collective && 2 * still_in <= graph.comm(part.comm)->count;
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank)
     if (stuck[rank] != 0) {
-      verdict->add_victim(static_cast<int32_t>(rank));
+      if (few) verdict->add_culprit(static_cast<int32_t>(rank));
+      else verdict->add_victim(static_cast<int32_t>(rank));
       waiting.add(static_cast<int32_t>(rank));
     }
   verdict->signature =

@@ -246,7 +246,13 @@ Ask decide(Root& root) {
   const bool certain = judged(root, now), known = certain && was_published(*root.control, root.verdict);
   root.why_only = root.why != 0 && (!certain || known);
   if (root.why == 0 && (known || (!certain && !quiet_notice(root, now, &root.verdict)))) return next_round(root);
-  if (root.why != 0 && !certain) why_verdict(root, now, &root.verdict);
+  if (root.why != 0 && !certain) {
+    if (root.mismatch_at < root.moved_at) {  // whether calls differ is asked first
+      root.states_due = true;
+      return ask(root, Phase::kComparing, Round::kMismatch);
+    }
+    why_verdict(root, now, &root.verdict);
+  }
   if (const uint32_t count = near_miss_questions(root.verdict, root.searches); count != 0)
     return ask(root, Phase::kSearching, Round::kSearch, root.searches, count * sizeof(root.searches[0]));
   return tell(root);
@@ -335,6 +341,7 @@ bool said_at_end(Root& root, const Verdict& verdict) {
 /// Verdicts about collectives, one after the other.
 Ask report_mismatches(Root& root, bool found) {
   for (; next_mismatch(root, found); found = mismatch_judge(*root.mismatch, nullptr, 0, &root.verdict)) {
+    if (root.verdict.confidence != Confidence::kSuspected) root.mismatched = root.verdict;
     if (was_published(*root.control, root.verdict) || said_at_end(root, root.verdict)) continue;
     add_places(root, &root.verdict);
     explain_verdict(root);

@@ -125,6 +125,7 @@ struct Root {
   NameList names;
   SearchQuestion searches[kMostSearches];
   Verdict verdict;  ///< the last one
+  Verdict mismatched;  ///< the last one about collectives that differ
   Verdict amounts;  ///< the last one about amounts that differ: suspected, until MPI fails in that call
   Explanation explanation;  ///< its words
 };

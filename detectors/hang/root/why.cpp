@@ -4,6 +4,7 @@
 
 #include "detectors/hang/root/why.h"
 
+#include "detectors/hang/reader/records.h"
 #include "detectors/hang/root/report_files.h"
 #include "detectors/hang/root/root_verdict.h"
 #include "shim/base/clock.h"
@@ -15,6 +16,7 @@ namespace resil::hang {
 namespace {
 
 constexpr double kPause = 1;  ///< seconds without a move that are no news in any program
+constexpr double kLonger = 2;  ///< a pause is news when it is so many times as long as the longest before
 constexpr uint64_t kAhead = 60000000000;  ///< ns that another host's clock may be ahead
 
 void begin(Verdict* verdict, HangClass type) { verdict->begin(type, Confidence::kSuspected); }
@@ -70,6 +72,18 @@ bool by_graph(const Root& root, Verdict* verdict) {
   return true;
 }
 
+/// Ranks wait in the collective of which it was found that calls differ.
+bool waits_in_mismatch(const Root& root) {
+  const Verdict& told = root.mismatched;
+  for (uint32_t i = 0; i < root.states.count && told.comm != 0; ++i)
+    if (const RankState* state = root.states.by_rank[i]; state != nullptr)
+      for (uint32_t k = 0; k < state->part_count; ++k)
+        if (const Part& part = parts_of(*state)[k];
+            part.kind == PartKind::kCollective && part.comm == told.comm && part.sequence == told.sequence)
+          return true;
+  return false;
+}
+
 void moves(const Root& root, double now, Verdict* verdict) {
   begin(verdict, HangClass::kMoving);
   if (root.summary.moved != 0) {
@@ -86,14 +100,16 @@ void moves(const Root& root, double now, Verdict* verdict) {
 bool why_is_due(const Root& root, uint64_t ticket) { return ticket > root.why_told && ticket < realtime_ns() + kAhead; }
 
 void why_verdict(const Root& root, double now, Verdict* verdict) {
-  const double usual = root.learned.longest > kPause ? root.learned.longest : kPause;
+  const double longest = kLonger * root.learned.longest, usual = longest > kPause ? longest : kPause;
   if (root.summary.moved != 0 || now - root.moved_at <= usual) return moves(root, now, verdict);
   const RankSet gone = find(root, RankActivity::kGone), stopped = find(root, RankActivity::kStopped),
                 computing = find(root, RankActivity::kComputing), silent = find_silent(root),
                 blocked = find(root, RankActivity::kBlocked), polling = find(root, RankActivity::kPolling);
   const uint32_t waiting = blocked.total + polling.total;
   // Somebody who runs may end all that the graph would call a wait for ever; so first who is not inside MPI.
-  if (computing.total > waiting) {
+  if (stopped.total == 0 && computing.total == 0 && waits_in_mismatch(root)) {
+    *verdict = root.mismatched;
+  } else if (computing.total > waiting) {
     begin(verdict, HangClass::kMoving);
     add_quiet(root, now, verdict);
     add_ranks_of(verdict, computing.total == 1 ? Message::kOneComputes : Message::kSomeCompute, computing);
@@ -128,7 +144,7 @@ void why_verdict(const Root& root, double now, Verdict* verdict) {
   }
   if (verdict->victim_count == 0 && verdict->type != HangClass::kMoving) add_waiting(root, verdict);
   add_devices(root, verdict);
-  add_places(root, verdict);
+  if (verdict->type != HangClass::kCollectiveMismatch) add_places(root, verdict);
 }
 
 void answer_why(Root& root) {

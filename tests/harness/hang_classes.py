@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/campaign classes: a hang of every class of docs/WHY.md in a small solver, in every language, on one to four nodes; what `resil why`
+and the finding say of it against the truth: class, culprit, the line where it stands, and that no other rank is accused.
+
+The truth is the program's own (tests/faults/stuck.*): which rank, and lines marked "AT CLASS".
+"""
+import collections
+import functools
+import glob
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+
+from . import mpi as jobs, patience
+from .findings import HangLog
+from .hangs import LEAVE_ALONE
+
+SOURCES = os.path.join(jobs.ROOT, "tests", "faults")
+TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
+PYTHON = "/usr/bin/python3"
+START, ASK, EACH = 60, 40, 60  # seconds: until the hang is there; for an answer that is not "moving"; for one answer
+AFTER, LEARN = 2.5, 4.5  # until the first question; while slow programs are not looked at
+NEVER = "a rank never arrived"
+ONE, TWO, NOBODY, ALL = "the rank", "the rank and the next one", "nobody", "all of them"
+
+
+class Kind:
+    """A class: the verdicts that are right, whom they may name, whether that rank's line can be known, and in which languages.
+    `least`: with fewer ranks nobody can tell who is wrong, and any of the two may be named."""
+
+    def __init__(self, verdicts, accused=ONE, line=True, languages="C C++ Fortran Python", mpis=("openmpi", "mpich"), least=2, detail=""):
+        self.verdicts, self.accused, self.line, self.detail = verdicts, accused, line, detail
+        self.languages, self.mpis, self.least = languages.split(), mpis, least
+
+
+KINDS = {
+    "cycle": Kind(("deadlock",), ALL),
+    "pair": Kind(("deadlock",), TWO, languages="C C++"),
+    "nonblocking": Kind(("deadlock",), TWO, languages="C C++"),
+    "order": Kind(("deadlock", "collective mismatch"), least=3),
+    "subset": Kind(("deadlock", NEVER), languages="C C++", least=3),
+    "mismatch": Kind(("collective mismatch",), languages="C C++ Fortran", least=3),
+    "tag": Kind(("unmatched message",), TWO),
+    "nobody": Kind(("deadlock", "unmatched message"), TWO, languages="C C++"),
+    "large": Kind(("deadlock", "unmatched message"), TWO, languages="C C++"),
+    "computing": Kind((NEVER,), detail="computing"),
+    "asleep": Kind((NEVER,), languages="C C++", detail="asleep"),
+    "stopped": Kind((NEVER,), line=False, detail="stopped"),
+    "finished": Kind((NEVER,), languages="C C++ Fortran", detail="finished"),
+    "killed": Kind((NEVER,), line=False, detail="gone"),
+    "left": Kind((NEVER,), line=False, languages="C C++", detail="gone"),
+    "kernel": Kind((NEVER,), line=False, languages="C C++", detail="in the kernel"),
+    "file_open": Kind(("file I/O",), detail="in open("),
+    "file_read": Kind(("file I/O",), languages="C C++", detail="in read("),
+    "device": Kind(("device wait",), languages="C C++"),
+    "livelock": Kind(("busy-wait livelock", "deadlock", "unmatched message"), TWO, languages="C C++"),
+    "livelock_all": Kind(("busy-wait livelock",), ALL, languages="C C++ Fortran"),
+    "inside_one": Kind(("inside MPI with everyone arrived",), ONE, line=False, languages="C"),
+    "inside_all": Kind(("inside MPI with everyone arrived",), NOBODY, line=False, languages="C"),
+    "lose": Kind(("inside MPI with everyone arrived",), NOBODY, line=False, languages="C"),
+    "slow": Kind(("moving",), NOBODY, line=False),
+}
+HEADER = ("class", "runs", "class right", "rank right", "line right", "victims accused", "proved, verified, suspected", "finding: right class, rank")
+
+
+class Programs:
+    """The compiled programs of one MPI, made once."""
+
+    def __init__(self, mpi):
+        self.mpi, self.folder = mpi, jobs.scratch()
+
+    @functools.cached_property
+    def inside(self):
+        output = os.path.join(self.folder, "stuck_inside.so")
+        subprocess.run([f"mpicc.{self.mpi}", "-std=gnu11", "-O1", "-g", "-w", "-shared", "-fPIC", "-o", output,
+                        os.path.join(SOURCES, "stuck_inside.c")], check=True)
+        return output
+
+    @functools.cache  # pylint: disable=method-cache-max-size-none
+    def command(self, language):
+        """(the command, its source file); None: not with this MPI here."""
+        if language == "Python":
+            probe = [PYTHON, "-c", "from mpi4py import MPI; print(MPI.Get_library_version())"]
+            done = subprocess.run(probe, capture_output=True, text=True, check=False)
+            name = {"openmpi": "Open MPI", "mpich": "MPICH"}[self.mpi]
+            source = os.path.join(SOURCES, "stuck.py")
+            return ([PYTHON, source], source) if name in done.stdout else None
+        source = os.path.join(SOURCES, "stuck.f90" if language == "Fortran" else "stuck.c")
+        compiler = {"C": ["mpicc", "-std=gnu11"], "C++": ["mpicxx", "-x", "c++"], "Fortran": ["mpifort"]}[language]
+        output = os.path.join(self.folder, "stuck_" + language.replace("+", "p"))
+        subprocess.run([f"{compiler[0]}.{self.mpi}", *compiler[1:], "-O1", "-g", "-w", "-o", output, source, *(
+            ["-x", "none"] if language == "C++" else []), "-ldl"], cwd=self.folder, check=True)
+        return [output], source
+
+
+@functools.cache
+def lines_of(source, kind):
+    with open(source, encoding="utf-8") as file:
+        return {number for number, line in enumerate(file, 1) if re.search(rf"AT {kind}\b(?!_)", line)}
+
+
+class Run:
+    """One run and what was said. `truth`: ranks that may be named."""
+
+    def __init__(self, programs, kind, language, ranks, rank, nodes):
+        self.programs, self.kind, self.language, self.ranks, self.rank, self.nodes = programs, kind, language, ranks, rank, nodes
+        self.what, self.mpi = KINDS[kind], programs.mpi
+        self.told, self.finding, self.problem, self.status = {}, None, "", None
+
+    @property
+    def truth(self):
+        if self.what.accused == NOBODY:
+            return set()
+        if self.what.accused == ALL or self.ranks < self.what.least:
+            return set(range(self.ranks))
+        return {self.rank, (self.rank + 1) % self.ranks} if self.what.accused == TWO else {self.rank}
+
+    def whom(self, culprits):
+        """Whether these ranks are the right ones: of those who may be named somebody is, and nobody else."""
+        if not self.truth:
+            return not culprits
+        return (bool(culprits) or self.ranks < self.what.least) and set(culprits) <= self.truth
+
+    @property
+    def class_right(self):
+        verdict, detail = self.told.get("verdict"), self.told.get("detail", "")
+        return verdict in self.what.verdicts and (not self.what.detail or verdict != NEVER or self.what.detail in detail)
+
+    @property
+    def rank_right(self):
+        return self.whom(self.told.get("culprits", []))
+
+    @property
+    def line_right(self):
+        """None: this class has no line, or nobody is accused."""
+        accused = set(self.told.get("culprits", []))
+        if not self.what.line or not accused:
+            return None
+        _, source = self.programs.command(self.language)
+        name, wanted = os.path.basename(source), lines_of(source, self.kind)
+        text = json.dumps([self.told.get("at"), self.told.get("places"), self.told.get("message")])
+        return any(f"{name}:{line}" in text for line in wanted)
+
+    @property
+    def accused(self):
+        """Ranks that are named and have nothing to do with it."""
+        named = set(self.told.get("culprits", []))
+        if self.finding:
+            named |= set(self.finding["culprit_ranks"])
+        return sorted(named - self.truth)
+
+    @property
+    def finding_right(self):
+        return None if self.finding is None else self.whom(self.finding["culprit_ranks"])
+
+    def good(self):
+        return not self.problem and self.class_right and self.rank_right and self.line_right is not False and not self.accused and \
+            self.finding_right is not False
+
+    def name(self):
+        nodes = -(-self.ranks // self.nodes) if self.nodes else 1
+        return f"{self.kind} {self.language} {self.mpi}×{self.ranks} on {nodes}, rank {self.rank}"
+
+    def text(self):
+        told = self.told
+        finding = f"; finding {self.finding['confidence']} {self.finding['class']} {self.finding['culprit_ranks']}" if self.finding else ""
+        return (f"{'ok   ' if self.good() else 'WRONG'} {self.name()}: {self.problem}{told.get('confidence')} {told.get('verdict')} "
+                f"({told.get('detail')}) {told.get('culprits')}, line {self.line_right} {told.get('at')}{finding}")
+
+    def row(self):
+        return {"name": self.name(), "kind": self.kind, "language": self.language, "mpi": self.mpi, "good": self.good(), "told": self.told,
+                "finding": self.finding, "problem": self.problem, "status": self.status}
+
+    # -- the run --
+
+    def perform(self, keep=None):
+        folder = jobs.scratch()
+        directory = os.path.join(folder, "report")
+        os.mkfifo(os.path.join(folder, "fifo"))
+        command, _ = self.programs.command(self.language)
+        env = {"RESIL_LOG": "quiet", **({"RESIL_NODE_RANKS": str(self.nodes)} if self.nodes else {})}
+        tools = []
+        if self.kind == "device":
+            env.update(LD_LIBRARY_PATH=os.path.join(os.path.dirname(jobs.library()), "tests", "fakegpu"), FAKEGPU="fault=lost-stream:2",
+                       RESIL_GPU="check", RESIL_GPU_LOST="0.2")
+        if self.kind in ("inside_one", "inside_all", "lose"):
+            tools = [self.programs.inside]
+            env.update({"STUCK_LOSE": "1"} if self.kind == "lose" else
+                       {"STUCK_RANK": str(self.rank if self.kind == "inside_one" else -1), "STUCK_FOLDER": folder})
+        env = jobs.rank_environment(True, directory, env, tools_after=tools)
+        options = LEAVE_ALONE.get((self.mpi, {"killed": "kill", "left": "exit", "finished": "exit"}.get(self.kind)), ())
+        line = jobs.launcher(self.mpi, self.ranks, env, options) + [*command, self.kind, str(self.rank), folder]
+        job, said = jobs.Running(line, directory, cwd=folder), HangLog(directory)
+        try:
+            self._watch(job, directory, os.path.join(folder, "injected"))
+        except AssertionError as error:
+            self.problem = f"{error}; "
+        finally:
+            said.look()
+            result = job.end()
+            self.status = result.returncode
+            jobs.remove_rings(directory)
+        if said.findings:
+            self.finding = said.findings[0]
+        if self.kind == "slow" and not self.problem and (result.returncode != 0 or b"right" not in result.stdout):
+            self.problem = f"ended with {result.returncode}; "
+        if not self.good():
+            self.problem += result.stderr.decode(errors="replace")[-300:].replace("\n", " ") if self.problem else ""
+            said.keep(keep, re.sub(r"\W+", "-", self.name()))
+        jobs.discard(folder)
+
+    def _watch(self, job, directory, injected):
+        def there():
+            return os.path.exists(injected) or job.poll() is not None
+        patience.wait_for(there, "the hang", START, 0.05)
+        assert job.poll() is None, f"ended with {job.poll()}"
+        limit, began = patience.Patience(ASK), time.monotonic()
+        if self.kind == "slow":  # asked again and again, in every pause: never accused
+            answers = []
+            while job.poll() is None:
+                answer = self._ask(directory)
+                if time.monotonic() - began > LEARN:  # the job's first pause is longer than any before
+                    answers.append(answer)
+                assert not limit.over(), "it does not end"
+            answers = [one for one in answers if one]
+            assert answers, "no answer"
+            self.told = next((one for one in answers if one["verdict"] != "moving"), answers[0])
+            return
+        time.sleep(AFTER)  # a user asks later
+        while not limit.over():
+            self.told = self._ask(directory) or self.told
+            assert job.poll() is None, f"ended with {job.poll()}"
+            if self.told.get("verdict") not in (None, "moving", "not known"):
+                return
+
+    def _ask(self, directory):
+        words = ["--no-stacks"] if self.kind == "slow" else []
+        done = patience.run([sys.executable, TOOL, "why", "--json", *words, directory], capture_output=True, timeout=EACH,
+                            env=jobs.clean_environment())
+        return json.loads(done.stdout) if done.returncode in (0, 1) else None
+
+
+def plan(options):
+    """Runs in random order: each class in each language, numbers of ranks and nodes at random."""
+    choice, runs = random.Random(options.seed), []
+    for mpi in [options.mpi] if options.mpi else jobs.MPIS:
+        if not jobs.installed(f"mpirun.{mpi}"):
+            continue
+        programs = Programs(mpi)
+        for kind in options.hang or KINDS:
+            what = KINDS[kind]
+            for language in what.languages:
+                if mpi not in what.mpis or not programs.command(language) or (options.language and language not in options.language):
+                    continue
+                for _ in range(options.runs):
+                    few = [2] if jobs.loses_messages(mpi) else [2, 3, 4, 4, 6, 8, 12, 16]
+                    ranks = options.ranks or choice.choice([n for n in few if n >= min(what.least, few[-1])])
+                    count = choice.choice([1, 1, 2, 3, 4])
+                    nodes = -(-ranks // count) if count > 1 else 0
+                    runs.append(Run(programs, kind, language, ranks, choice.randrange(ranks), nodes))
+    choice.shuffle(runs)
+    return runs
+
+
+def perform(options, runs):
+    lock, queue, done = threading.Lock(), list(enumerate(runs)), []
+
+    def work():
+        while True:
+            with lock:
+                if not queue:
+                    return
+                number, run = queue.pop(0)
+            run.perform(options.keep)
+            with lock:
+                done.append(run)
+                print(f"{number + 1:4} {run.text()}", flush=True)
+                if options.log:
+                    with open(options.log, "a", encoding="utf-8") as file:
+                        file.write(json.dumps(run.row()) + "\n")
+
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(options.parallel)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return done
+
+
+def part(flags):
+    """"98.0 % (49 of 50)" of these, None left out."""
+    counted = [bool(flag) for flag in flags if flag is not None]
+    return f"{100 * sum(counted) / len(counted):.1f} % ({sum(counted)} of {len(counted)})" if counted else "–"
+
+
+def line(runs, name):
+    said = collections.Counter(run.told.get("confidence") for run in runs)
+    return (name, len(runs), part(run.class_right for run in runs), part(run.rank_right for run in runs), part(run.line_right for run in runs),
+            sum(bool(run.accused) for run in runs), ", ".join(str(said[word]) for word in ("proved", "verified", "suspected")),
+            part(run.finding_right for run in runs))
+
+
+def table_rows(runs):
+    groups = collections.defaultdict(list)
+    for run in runs:
+        groups[run.kind].append(run)
+    rows = [line(groups[kind], kind) for kind in KINDS if kind in groups]
+    for language in ("C", "C++", "Fortran", "Python"):
+        if some := [run for run in runs if run.language == language]:
+            rows.append(line(some, language))
+    for mpi in jobs.MPIS:
+        if some := [run for run in runs if run.mpi == mpi]:
+            rows.append(line(some, mpi))
+    return rows + [line(runs, "**all**")]
