@@ -6,9 +6,9 @@
 #include "detectors/dump/dump.h"
 
 #include "detectors/dump/handler.h"
-#include "detectors/dump/memory.h"
+#include "shim/runtime/stacks/memory.h"
 #include "detectors/dump/messages.h"
-#include "detectors/dump/objects.h"
+#include "shim/runtime/stacks/objects.h"
 #include "detectors/dump/python.h"
 #include "detectors/dump/writer.h"
 #include "shim/call/module.h"

@@ -20,7 +20,7 @@
 #include <initializer_list>
 
 #include "detectors/dump/dump.h"
-#include "detectors/dump/objects.h"
+#include "shim/runtime/stacks/objects.h"
 #include "shim/base/clock.h"
 #include "shim/call/runtime.h"
 

@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "detectors/dump/memory.h"
-#include "detectors/dump/objects.h"
+#include "shim/runtime/stacks/memory.h"
+#include "shim/runtime/stacks/objects.h"
 #include "shim/base/safe_text.h"
 
 namespace resil::dump {
+
+using namespace stacks;
 
 /// Remembers symbols and objects for the length of one dump: all threads share their outer frames. About 14 KiB,
 /// preallocated; zero it by `reset`. One dump at a time.

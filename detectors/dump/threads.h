@@ -12,9 +12,11 @@
 #include <cstdint>
 
 #include "detectors/dump/proc.h"
-#include "detectors/dump/unwind.h"
+#include "shim/runtime/stacks/unwind.h"
 
 namespace resil::dump {
+
+using namespace stacks;
 
 /// Threads with a stack in one dump; the rest is counted. As many as fit into half a MiB (registers differ in number).
 #if defined(__x86_64__)

@@ -38,6 +38,9 @@ constexpr ConfigEntry kConfig[] = {
      "seconds in which no rank has entered or left an MPI call, while some wait in one, after which one line on "
      "standard "
      "error says so. No verdict, and taken back when the job goes on. 0: never"},
+    {"RESIL_HANG_STACKS", ConfigType::kChoice, "0|1", "1",
+     "with each hang that is told the stacks of all ranks' threads in stacks-N.txt, read from outside; nobody is "
+     "stopped"},
 };
 
 constexpr double kLastLook = 1;  // seconds that MPI_Finalize, or the end by MPI_Abort or an error, may wait for it

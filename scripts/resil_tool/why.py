@@ -14,7 +14,7 @@ import stat
 import struct
 import time
 
-from . import blocked, findings, place, process, remote_stacks, status, symbols, waits
+from . import blocked, findings, gathered, place, process, remote_stacks, status, symbols, waits
 from . import job as jobs
 from .dump import _SYSTEM, _directory, _nobody
 from .job import Usage
@@ -24,12 +24,14 @@ from .values import Invalid, integer, items, number, parse_object, rank_list, re
 
 LABEL = 11
 OFFSET = 32       # of ControlBlock::why in section "hang" (detectors/hang/slots/layout.h)
+GATHER = 1.5      # seconds: for the stacks of all nodes, after the answer
 WAIT = 8.0        # seconds: rounds over all nodes, one of which may not answer
 POLL = 0.03
 MOST_STACKS = 64  # processes of this node
 MOST_LINES = 10
 _NAME = re.compile(r"why-\d{1,6}\.json$")
 _LONG_LINE = 3000
+_POLL = re.compile(r"MPI_(Test(all|any|some)?|Im?probe|Request_get_status\w*|Win_test)$")
 
 EPILOG = """\
 examples:
@@ -82,7 +84,7 @@ def run(options) -> int:
     told = judge(job, rings, answers, both)
     told["seconds"] = waited
     if not options.no_stacks and told["verdict"] != "moving":
-        _add_stacks(told, rings)
+        _add_stacks(told, rings, gathered.of(job.directory, told["source"], GATHER) if told["source"] else {})
     _name_all(told, both, job)
     print(json.dumps(told, indent=1) if options.json else "\n".join(render(told)))
     return 3 if told["verdict"] == "not known" else 0 if told["verdict"] == "moving" else 1
@@ -215,24 +217,33 @@ def _refine(told: dict, states: dict) -> None:
         told["detail"] = "in the kernel (uninterruptible sleep)"
     if kind in ("inside_mpi", "computation", "no_progress") and devices and (kind != "computation" or set(devices) & set(told["culprits"])):
         told.update(verdict="device wait", detail=text(states[devices[0]].get("device"), 200))
-    polling = {rank for rank, one in states.items() if text(one.get("state")) == "polling"}
-    if kind == "no_progress" and polling or kind in ("deadlock", "unmatched_message") and told["confidence"] != "proved" and \
+    polling = {rank for rank, one in states.items() if text(one.get("state")) == "polling" or _POLL.match(text(one.get("call")))}
+    if kind in ("no_progress", "inside_mpi") and polling and not told["culprits"] or kind in ("deadlock", "unmatched_message") and told["confidence"] != "proved" and \
             set(told["culprits"]) <= polling and told["culprits"]:
         told.update(verdict="busy-wait livelock", detail="polls that find nothing")
 
 
 # -- stacks and names -------------------------------------------------------------------------------------------------
 
-def _add_stacks(told: dict, rings: list) -> None:
-    """The accused and their victims of this node, the accused first."""
+def _add_stacks(told: dict, rings: list, others: dict) -> None:
+    """The accused and their victims of this node, the accused first; of other nodes what the root has gathered."""
     order = {rank: i for i, rank in enumerate(told["culprits"])}
     mine = sorted((ring for ring in rings if ring.pid_is_ours and process.alive(ring.pid, ring.start_ticks)),
                   key=lambda ring: (order.get(ring.rank, len(order)) if ring.world == told["world"] else len(order), ring.key))[:MOST_STACKS]
     found, problems = remote_stacks.take([ring.pid for ring in mine])
     stacks = {ring.key: found[ring.pid] for ring in mine if ring.pid in found}
-    told["stacks"] = remote_stacks.tree(stacks)
+    here = {ring.rank for ring in rings if ring.world == told["world"]}
+    objects = _objects(rings)
+    elsewhere = {key: threads for key, threads in gathered.stacks(others, told["world"], objects, told["started"] or 0.0).items()
+                 if key[1] not in here or key not in stacks}
+    told["stacks"] = remote_stacks.tree({**elsewhere, **stacks})
+    told["abnormal"] = gathered.abnormal(others, objects, told["started"] or 0.0)
+    for (_, rank), threads in elsewhere.items():
+        frame = rank in order and remote_stacks.own_frame(next(iter(threads.values())), _SYSTEM)
+        if frame and frame["function"] != "?":
+            told.setdefault("at", {})[rank] = remote_stacks.words(frame)
     told["stack_problems"] = problems[:4] + (["and %d more" % (len(problems) - 4)] if len(problems) > 4 else [])
-    told["at"] = {}
+    told.setdefault("at", {})
     for ring in mine:
         main = found.get(ring.pid, {}).get(ring.pid)
         frame = main and remote_stacks.own_frame(main, _SYSTEM)
@@ -240,10 +251,10 @@ def _add_stacks(told: dict, rings: list) -> None:
             told["at"][ring.rank] = remote_stacks.words(frame)
 
 
-def _name_all(told: dict, both: dict, job) -> None:
-    """object+0xoffset becomes function at file:line."""
+def _objects(rings: list) -> dict[str, str]:
+    """Short name: path, of the object files that ranks of this node have called from."""
     objects: dict[str, str] = {}
-    for ring in job.rings[:16]:
+    for ring in rings[:16]:
         try:
             with Ring(ring.path, follow_links=False) as one:
                 for path in one.object_files():
@@ -251,7 +262,12 @@ def _name_all(told: dict, both: dict, job) -> None:
                     objects[name] = path if objects.get(name, path) == path else ""
         except RingError:
             continue
-    objects = {name: path for name, path in objects.items() if path}
+    return {name: path for name, path in objects.items() if path}
+
+
+def _name_all(told: dict, both: dict, job) -> None:
+    """object+0xoffset becomes function at file:line."""
+    objects = _objects(job.rings)
     sites = [site for line in [told["message"], *told["evidence"]] for site in symbols.sites_in(line, objects)][:findings.MOST_SITES]
     known = symbols.lookup(sites + told.pop("sites")[:16], told["started"] or 0.0)
     told["message"] = symbols.resolve_sentence(told["message"], objects, known)
@@ -296,8 +312,10 @@ def render(told: dict) -> list[str]:
     for i, line in enumerate(edge_lines(told["edges"])[:6] if told["verdict"] != "moving" else []):
         row("waits" if i == 0 else "", line, 2)
     if told.get("stacks"):
-        out.append("stacks of all threads on this node (ranks, outermost first)")
+        out.append("stacks of all threads (ranks, outermost first)")
         out += ["  " + clean(line, WIDTH + 20) for line in remote_stacks.lines(told["stacks"])]
+    for i, line in enumerate(told.get("abnormal", [])[:4]):
+        row("steady" if i == 0 else "", line, 2)
     for problem in told.get("stack_problems", []):
         row("stacks", problem, 2)
     row("next", "%s report %s%s" % (place.command(), clean(told["directory"]), "; %s" % told["source"] if told["source"] else ""), 2)

@@ -5,7 +5,7 @@
 // no state: async-signal-safe, callable before main and in a forked child.
 //
 // What grows out of it: pool.h (objects of one size), block_pool.h (blocks of any size), arena.h (many at once).
-// Not from here: shared mappings of files (shim/ring/), pages without access (detectors/dump/memory.cpp).
+// Not from here: shared mappings of files (shim/ring/), pages without access (shim/runtime/stacks/memory.cpp).
 #pragma once
 
 #include <sys/mman.h>

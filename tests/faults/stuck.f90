@@ -81,6 +81,12 @@ contains
       if (me == culprit) then
         call MPI_Barrier(field, error)  ! AT mismatch
       else
+        call MPI_Allreduce(1d0, seconds, 1, MPI_DOUBLE_PRECISION, MPI_SUM, field, error)
+      end if
+    case ("behind")
+      if (me == culprit) then
+        call MPI_Barrier(field, error)  ! AT behind
+      else
         call one_step()
       end if
     case ("livelock_all")

@@ -7,11 +7,11 @@
 
 #include <initializer_list>
 
-#include "detectors/dump/cfi.cpp"
-#include "detectors/dump/cfi_expression.cpp"
-#include "detectors/dump/memory.cpp"
+#include "shim/runtime/stacks/cfi.cpp"
+#include "shim/runtime/stacks/cfi_expression.cpp"
+#include "shim/runtime/stacks/memory.cpp"
 #include "detectors/dump/symbols.cpp"
-#include "detectors/dump/unwind.cpp"
+#include "shim/runtime/stacks/unwind.cpp"
 #include "fuzz.h"
 
 namespace {
@@ -20,7 +20,7 @@ constexpr uint64_t kBase = 0x200000000000, kBytes = 1 << 16;
 
 }  // namespace
 
-namespace resil::dump {
+namespace resil::stacks {
 
 bool find_object(uint64_t address, Object* object) {
   if (address < kBase || address >= kBase + kBytes) return false;
@@ -30,7 +30,7 @@ bool find_object(uint64_t address, Object* object) {
 
 void object_path(const Object&, Reader&, char* path, size_t capacity) { snprintf(path, capacity, "/opt/libfuzz.so"); }
 
-}  // namespace resil::dump
+}  // namespace resil::stacks
 
 namespace fuzz {
 
@@ -69,7 +69,7 @@ void unwind(const uint8_t* data, size_t size) {
   for (const int number : {kStackRegister, kFrameRegister, 3, 12})
     work.registers.r[number] = kBase + in.get<uint16_t>();
   load(in, 0);
-  resil::dump::unwind(&work, &stack);
+  resil::stacks::unwind(&work, &stack);
   must(stack.total >= 1 && stack.total <= kMostSteps + 1, "a walk ends");
   must(stack.end <= StackEnd::kTooDeep, "a walk says how it ended");
 }

@@ -45,13 +45,14 @@ KINDS = {
     "order": Kind(("deadlock", "collective mismatch"), least=3),
     "subset": Kind(("deadlock", NEVER), languages="C C++", least=3),
     "mismatch": Kind(("collective mismatch",), languages="C C++ Fortran", least=3),
+    "behind": Kind(("collective mismatch", "deadlock"), languages="Fortran", least=4),  # the same, others wait for messages before
     "tag": Kind(("unmatched message",), TWO),
     "nobody": Kind(("deadlock", "unmatched message"), TWO, languages="C C++"),
     "large": Kind(("deadlock", "unmatched message"), TWO, languages="C C++"),
     "computing": Kind((NEVER,), detail="computing"),
     "asleep": Kind((NEVER,), languages="C C++", detail="asleep"),
     "stopped": Kind((NEVER,), line=False, detail="stopped"),
-    "finished": Kind((NEVER,), languages="C C++ Fortran", detail="finished"),
+    "finished": Kind((NEVER, "unmatched message"), languages="C C++ Fortran", detail="finished"),  # of one message: both
     "killed": Kind((NEVER,), line=False, detail="gone"),
     "left": Kind((NEVER,), line=False, languages="C C++", detail="gone"),
     "kernel": Kind((NEVER,), line=False, languages="C C++", detail="in the kernel"),
@@ -93,7 +94,7 @@ class Programs:
         source = os.path.join(SOURCES, "stuck.f90" if language == "Fortran" else "stuck.c")
         compiler = {"C": ["mpicc", "-std=gnu11"], "C++": ["mpicxx", "-x", "c++"], "Fortran": ["mpifort"]}[language]
         output = os.path.join(self.folder, "stuck_" + language.replace("+", "p"))
-        subprocess.run([f"{compiler[0]}.{self.mpi}", *compiler[1:], "-O1", "-g", "-w", "-o", output, source, *(
+        subprocess.run([f"{compiler[0]}.{self.mpi}", *compiler[1:], "-O0", "-g", "-w", "-o", output, source, *(
             ["-x", "none"] if language == "C++" else []), "-ldl"], cwd=self.folder, check=True)
         return [output], source
 

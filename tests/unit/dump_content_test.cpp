@@ -11,9 +11,9 @@
 #include <cstring>
 #include <random>
 
-#include "detectors/dump/cfi_expression.h"
+#include "shim/runtime/stacks/cfi_expression.h"
 #include "detectors/dump/dump.h"
-#include "detectors/dump/memory.h"
+#include "shim/runtime/stacks/memory.h"
 #include "detectors/dump/symbols.h"
 #include "dump_fixture.h"
 #include "shim/base/safe_text.h"

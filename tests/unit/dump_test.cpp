@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "detectors/dump/dump.h"
-#include "detectors/dump/objects.h"
+#include "shim/runtime/stacks/objects.h"
 #include "dump_fixture.h"
 
 using namespace fixture;
@@ -573,7 +573,7 @@ TEST_CASE("stacks without _dl_find_object", "[dump]") {
   Directory directory;
   int status;
   const std::string text = dump_of(directory, &status, nullptr, [] {
-    resil::dump::forget_find_object_for_tests();
+    resil::stacks::forget_find_object_for_tests();
     exported_recursion(3);
     return 0;
   });

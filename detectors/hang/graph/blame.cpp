@@ -5,6 +5,7 @@
 
 #include "detectors/hang/graph/explain.h"
 #include "shim/base/hash.h"
+#include "shim/model/calls.h"
 
 namespace resil::hang::graph {
 
@@ -65,6 +66,38 @@ bool Explainer::blame_odd_communicator() {
   return true;
 }
 
+/// Ranks have entered the collective of the first wave, by its number, with different functions: those with the rarer
+/// one; with two that are as many, nobody. False: they agree.
+bool Explainer::blame_differing() {
+  const Wave& wave = core_.waves[0];
+  CallId functions[2] = {};
+  uint32_t entered[2] = {}, count = 0;
+  auto each = [&](auto with) {
+    for (uint32_t rank = 0; rank < g_.ranks(); ++rank) {
+      const View& view = g_.view(rank);
+      for (uint32_t t = 0; t < view.thread_count; ++t)
+        for (uint32_t i = view.threads[t].first_part; i < view.threads[t].first_part + view.threads[t].part_count; ++i)
+          if (const Part& p = view.parts[i]; p.kind == PartKind::kCollective && p.comm == wave.comm->id &&
+                                             p.sequence == wave.sequence && p.call < kCallCount)
+            with(rank, call_info(static_cast<CallId>(p.call)).plain);
+    }
+  };
+  each([&](uint32_t, CallId function) {
+    uint32_t k = 0;
+    while (k < count && functions[k] != function) ++k;
+    if (k == 2) return;
+    if (k == count) functions[count++] = function;
+    ++entered[k];
+  });
+  if (count < 2) return false;
+  if (entered[0] == entered[1]) return true;
+  const CallId rare = functions[entered[0] < entered[1] ? 0 : 1];
+  each([&](uint32_t rank, CallId function) {
+    if (function == rare) culprit_[rank] = 1;
+  });
+  return true;
+}
+
 /// Those of the core who have not come, unless they are more than those who have: then the few are too early.
 void Explainer::blame_wave() {
   const Wave& wave = core_.waves[0];
@@ -108,6 +141,10 @@ bool Explainer::blame() {
       break;
     case CoreKind::kCycle:
       in_wave_ = core_.wave_count > 0;
+      if (in_wave_ && blame_differing()) {
+        v_.type = HangClass::kCollectiveMismatch;
+        break;
+      }
       if (in_wave_ && blame_odd_communicator()) break;
       if (core_.wave_count == 1) blame_wave();
       else blame_core();

@@ -27,6 +27,7 @@ class Explainer {
   bool blame();
   void blame_wave();
   bool blame_odd_communicator();
+  bool blame_differing();
   void near_misses();
   NearMiss near_miss(const Wait& receive);
   void explain_calls();

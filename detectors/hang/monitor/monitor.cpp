@@ -14,6 +14,7 @@
 #include "detectors/hang/mismatch/unmatched.h"
 #include "detectors/hang/monitor/overlay_report.h"
 #include "detectors/hang/reader/records.h"
+#include "detectors/hang/reader/stacks.h"
 #include "detectors/hang/root/action.h"
 #include "detectors/hang/root/hook.h"
 #include "detectors/hang/root/root.h"
@@ -91,6 +92,7 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
       return sizeof(FoundMessage) * search(watch.watched, watch.count, static_cast<const SearchQuestion*>(request),
                                            bytes / sizeof(SearchQuestion), static_cast<FoundMessage*>(room),
                                            room_bytes / sizeof(FoundMessage));
+    case Round::kStacks: return stacks_collect(watch, request, bytes, text, room_bytes);
     case Round::kUnmatched:
       monitor->counted = true;
       return unmatched_collect(watch.watched, watch.count, text, room_bytes);
@@ -107,6 +109,7 @@ bool merge(void*, uint16_t kind, void* accumulated, uint32_t* bytes, uint32_t ro
       return true;
     case Round::kMismatch:
       return mismatch_merge(*monitor->root.mismatch, accumulated, bytes, room, incoming, incoming_bytes);
+    case Round::kStacks: return stacks_merge(accumulated, bytes, room, incoming, incoming_bytes);
     case Round::kUnmatched: return unmatched_merge(accumulated, bytes, room, incoming, incoming_bytes);
     default:
       if (*bytes > room || incoming_bytes > room - *bytes) return false;
@@ -137,6 +140,7 @@ void put(Ask ask) {
       ask = root_refused(root);
     }
   }
+  if (root.phase == Phase::kStacking) return;  // before the ranks leave
   if (root.abort_wanted) order_abort();
   root.abort_wanted = false;
 }

@@ -18,6 +18,7 @@ enum class Round : uint16_t {
   kMismatch,  ///< mismatch.h
   kUnmatched,  ///< mismatch.h, at the end of the job
   kSearch,  ///< request: SearchQuestion[]; answer: FoundMessage[]
+  kStacks,  ///< request: StacksQuestion; answer: StacksHead, StackEntry records (reader/stacks.h)
 };
 
 /// A receive of `receiver` that waits for `sender` (or kAnySource) with `tag` (or kAnyTag); or a send of `sender`.

@@ -12,6 +12,7 @@
 #include "detectors/hang/root/hook.h"
 #include "detectors/hang/root/quiet_notice.h"
 #include "detectors/hang/root/report_files.h"
+#include "detectors/hang/root/stacks_file.h"
 #include "detectors/hang/verdict/note.h"
 #include "shim/report/log.h"
 
@@ -52,7 +53,10 @@ void publish(Root& root) {
   const Verdict& verdict = root.verdict;
   const Explanation& explanation = root.explanation;
   ControlBlock& control = *root.control;
-  if (verdict.notice) return print_notice(root);
+  if (verdict.notice) {
+    want_stacks(root, "notice");
+    return print_notice(root);
+  }
   if (was_published(control, verdict)) return;
   __atomic_store_n(&control.seen[control.reported % kRemembered], verdict.signature, __ATOMIC_RELAXED);
   if (control.reported >= kMostReports) return;
@@ -64,6 +68,7 @@ void publish(Root& root) {
                    root.aborts && root.last_look.name == 0 ? "abort" : "report", json_path, text_path,
                    sizeof(json_path));
   control.reported += 1;
+  want_stacks(root, json_path);
   print_block(verdict, explanation, text_path);
   run_hook(json_path);
   if (root.last_look.name != 0) {

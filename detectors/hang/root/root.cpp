@@ -17,6 +17,7 @@
 #include "detectors/hang/root/publish.h"
 #include "detectors/hang/root/quiet_notice.h"
 #include "detectors/hang/root/root_verdict.h"
+#include "detectors/hang/root/stacks_file.h"
 #include "detectors/hang/root/unmatched_report.h"
 #include "detectors/hang/root/why.h"
 #include "detectors/hang/verdict/note.h"
@@ -174,6 +175,11 @@ Ask ask_states(Root& root, Phase phase) {
 
 /// What is left of this chain.
 Ask next_round(Root& root) {
+  if (root.stacks_due) {
+    root.stacks_due = false;
+    const uint32_t bytes = stacks_question(root);
+    return ask(root, Phase::kStacking, Round::kStacks, &root.stacks_question, bytes);
+  }
   if (root.mismatch_due) {
     root.mismatch_due = false;
     return ask(root, Phase::kComparing, Round::kMismatch);
@@ -435,6 +441,7 @@ bool root_begin(Root& root, const Wiring& wiring, ControlBlock& control, Watch& 
   root.why_told = realtime_ns();  // what was asked before, the leader before has answered
   root.traced = config_has("RESIL_LOG", "debug");
   root.aborts = config_has("RESIL_HANG", "abort");
+  root.stacks = config_has("RESIL_HANG_STACKS", "1");
   root.notice.after = config_has("RESIL_LOG", "quiet") ? 0 : config_real("RESIL_HANG_NOTICE");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr &&
          root.progress != nullptr && root.facts != nullptr && root.waited != nullptr && root.cpu_then != nullptr &&
@@ -500,8 +507,9 @@ void root_end(Root& root) {
 Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
                   uint32_t count) {
   if (kind == Round::kSummary) note_silence(root, unanswered, count, monotonic_seconds());
-  constexpr Round kAwaited[] = {Round::kNone,  Round::kSummary,  Round::kStates, Round::kAnswers,   Round::kStates,
-                                Round::kNames, Round::kMismatch, Round::kNames,  Round::kUnmatched, Round::kSearch};
+  constexpr Round kAwaited[] = {Round::kNone,      Round::kSummary, Round::kStates,   Round::kAnswers,
+                                Round::kStates,    Round::kNames,   Round::kMismatch, Round::kNames,
+                                Round::kUnmatched, Round::kStacks,  Round::kSearch};
   if (kind != kAwaited[static_cast<size_t>(root.phase)]) return {Round::kNone, nullptr, 0};  // too late
   switch (root.phase) {
     case Phase::kIdle: break;
@@ -512,6 +520,7 @@ Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, co
     case Phase::kConfirming: return states_came(root, merged, bytes);
     case Phase::kCounting: return answers_came(root, merged, bytes);
     case Phase::kSearching: return search_came(root, merged, bytes);
+    case Phase::kStacking: write_stacks(root, merged, bytes); return next_round(root);
     case Phase::kNaming:
     case Phase::kNamingMismatch:
       names_learn(root.names, static_cast<const NameAnswer*>(merged), bytes / sizeof(NameAnswer));
@@ -527,7 +536,8 @@ Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, co
 
 Ask root_refused(Root& root) {
   switch (root.phase) {
-    case Phase::kReading: return next_round(root);
+    case Phase::kReading:
+    case Phase::kStacking: return next_round(root);
     case Phase::kCounting:
     case Phase::kConfirming: return decide(root);
     case Phase::kSearching: return tell(root);

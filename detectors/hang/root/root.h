@@ -11,6 +11,7 @@
 #include "detectors/hang/monitor/rounds.h"
 #include "detectors/hang/monitor/wireup.h"
 #include "detectors/hang/overlay/overlay.h"
+#include "detectors/hang/reader/stacks.h"
 #include "detectors/hang/root/names.h"
 #include "detectors/hang/root/near_miss.h"
 #include "detectors/hang/stats/adaptive_timeout.h"
@@ -70,6 +71,7 @@ enum class Phase : uint8_t {
   kComparing,  ///< collectives
   kNamingMismatch,  ///< the names in a verdict about these
   kBalancing,  ///< unmatched messages, at the end
+  kStacking,  ///< stacks of all threads, after a finding
   kSearching,  ///< messages like those that the verdict misses
 };
 
@@ -102,8 +104,11 @@ struct Root {
   Fact* facts;  ///< one a rank
   Summary summary;
   Phase phase;
-  bool states_due, mismatch_due;  ///< what is left of this chain
+  bool states_due, mismatch_due, stacks_due;  ///< what is left of this chain
   bool ending;  ///< after the collectives the unmatched messages, and no more
+  StacksQuestion stacks_question;
+  bool stacks;  ///< RESIL_HANG_STACKS
+  char stacks_of[64];  ///< which finding or answer they belong to
   bool traced, suspected, abort_wanted;
   bool aborts;  ///< RESIL_HANG=abort
   bool why_only;  ///< the verdict at hand answers a question, and is no new finding

@@ -7,8 +7,10 @@
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/root/report_files.h"
 #include "detectors/hang/root/root_verdict.h"
+#include "detectors/hang/root/stacks_file.h"
 #include "shim/base/clock.h"
 #include "shim/call/runtime.h"
+#include "shim/model/calls.h"
 #include "shim/tables/tables.h"
 
 namespace resil::hang {
@@ -27,11 +29,19 @@ void add_quiet(const Root& root, double now, Verdict* verdict) {
   made.seconds[1] = root.learned.longest;
 }
 
+/// Its activity; who is seen inside of a poll, polls.
+RankActivity activity_of(const RankState& state) {
+  if (state.activity != RankActivity::kBlocked || state.thread_count == 0) return state.activity;
+  const uint16_t call = threads_of(state)[0].call;
+  const bool polls = call < kCallCount && (call_info(static_cast<CallId>(call)).attributes & kCallPoll) != 0;
+  return polls ? RankActivity::kPolling : RankActivity::kBlocked;
+}
+
 /// Ranks of that activity, as culprits.
 RankSet find(const Root& root, RankActivity activity) {
   RankSet found = {};
   for (uint32_t i = 0; i < root.states.count; ++i)
-    if (const RankState* state = root.states.by_rank[i]; state != nullptr && state->activity == activity)
+    if (const RankState* state = root.states.by_rank[i]; state != nullptr && activity_of(*state) == activity)
       found.add(static_cast<int32_t>(i));
   return found;
 }
@@ -150,6 +160,7 @@ void why_verdict(const Root& root, double now, Verdict* verdict) {
 void answer_why(Root& root) {
   char json_path[1300], text_path[1300];
   write_hang_files(root, HangFile::kWhy, 0, "report", json_path, text_path, sizeof(json_path));
+  if (root.verdict.type != HangClass::kMoving) want_stacks(root, json_path);
   root.why_told = root.why;
   root.why = 0;
 }

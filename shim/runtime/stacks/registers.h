@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace resil::dump {
+namespace resil::stacks {
 
 #if defined(__x86_64__)
 constexpr int kRegisters = 17;  ///< rax rdx rcx rbx rsi rdi rbp rsp r8..r15, return address
@@ -49,4 +49,4 @@ inline uint64_t plain_address(uint64_t address) {
 #endif
 }
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

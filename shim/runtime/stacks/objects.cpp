@@ -2,7 +2,7 @@
 //
 // Objects: _dl_find_object through dlsym, so that the library needs no symbol version that an older glibc lacks; where
 // it is missing, two alternating tables filled by dl_iterate_phdr. May touch: the loader's tables, read only.
-#include "detectors/dump/objects.h"
+#include "shim/runtime/stacks/objects.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -12,7 +12,7 @@
 
 #include "shim/call/runtime.h"
 
-namespace resil::dump {
+namespace resil::stacks {
 namespace {
 
 // struct dl_find_object of glibc 2.35 and later (an older header lacks it). x86-64 has no dbase member; room for it
@@ -118,4 +118,4 @@ void forget_find_object_for_tests() {
   current_table.store(next, std::memory_order_release);
 }
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

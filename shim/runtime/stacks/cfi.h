@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
-#include "detectors/dump/memory.h"
-#include "detectors/dump/objects.h"
-#include "detectors/dump/registers.h"
+#include "shim/runtime/stacks/memory.h"
+#include "shim/runtime/stacks/objects.h"
+#include "shim/runtime/stacks/registers.h"
 
-namespace resil::dump {
+namespace resil::stacks {
 
 /// How a register of the caller is found. `value` is an offset from the CFA, a register number or an address of an
 /// expression, by kind.
@@ -44,4 +44,4 @@ enum class Step : uint8_t {
 /// a signal interrupted), not a return address; set for the next step.
 Step step_cfi(Reader& reader, const Object& object, Registers* registers, bool* exact, CfiWork* work);
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

@@ -3,7 +3,7 @@
 // Guarded reads: a page is tested with a system call that copies from it and does nothing else, then read directly.
 // Two ways to test: rt_sigprocmask with an impossible `how` (the kernel copies the set before it looks at `how`; needs
 // no permission, takes no lock for a present page), else process_vm_readv on ourselves. May touch: nothing else.
-#include "detectors/dump/memory.h"
+#include "shim/runtime/stacks/memory.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -11,7 +11,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-namespace resil::dump {
+#include "shim/runtime/stacks/objects.h"
+
+namespace resil::stacks {
 namespace {
 
 // The smallest page size; testing too often on machines with larger pages is harmless.
@@ -57,8 +59,13 @@ bool prepare_memory() {
   return probe != Probe::kNone;
 }
 
-void Reader::reset() {
+void Reader::reset(OtherProcess* other) {
+  other_ = other;
   for (uint64_t& page : pages_) page = 0;
+}
+
+bool Reader::find(uint64_t address, Object* object) const {
+  return other_ != nullptr ? other_->find_object(*other_, address, object) : find_object(address, object);
 }
 
 bool Reader::readable(uint64_t page) {
@@ -73,6 +80,7 @@ bool Reader::readable(uint64_t page) {
 bool Reader::read(uint64_t address, void* to, size_t size) {
   if (size == 0) return true;
   if (address + size < address) return false;
+  if (other_ != nullptr) return other_->read(*other_, address, to, size);
   const uint64_t last = (address + size - 1) & ~(kPage - 1);
   for (uint64_t page = address & ~(kPage - 1);; page += kPage) {
     if (!readable(page)) return false;
@@ -96,4 +104,4 @@ bool Reader::text(uint64_t address, char* to, size_t capacity) {
   return true;
 }
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

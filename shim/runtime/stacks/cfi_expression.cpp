@@ -2,11 +2,11 @@
 //
 // A stack machine of 16 entries. Operations that unwind rules never use fail the evaluation instead of being guessed.
 // May touch: the stack, read only.
-#include "detectors/dump/cfi_expression.h"
+#include "shim/runtime/stacks/cfi_expression.h"
 
-#include "detectors/dump/cfi_cursor.h"
+#include "shim/runtime/stacks/cfi_cursor.h"
 
-namespace resil::dump {
+namespace resil::stacks {
 namespace {
 
 enum Operation : uint8_t {
@@ -208,4 +208,4 @@ bool evaluate(Reader& reader, uint64_t expression, const Registers& registers, b
   return code.ok && machine.ok;
 }
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

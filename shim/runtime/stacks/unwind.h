@@ -6,11 +6,11 @@
 
 #include <cstdint>
 
-#include "detectors/dump/cfi.h"
-#include "detectors/dump/memory.h"
-#include "detectors/dump/registers.h"
+#include "shim/runtime/stacks/cfi.h"
+#include "shim/runtime/stacks/memory.h"
+#include "shim/runtime/stacks/registers.h"
 
-namespace resil::dump {
+namespace resil::stacks {
 
 constexpr uint32_t kInnermost = 48;  ///< frames kept from the interrupted function on
 constexpr uint32_t kOutermost = 16;  ///< frames kept from the thread's first function on, when there are more
@@ -44,7 +44,8 @@ struct UnwindWork {
   CfiWork cfi;
 };
 
-/// Walks from `work->registers`; fills `*stack`. Takes about 1 microsecond a frame.
-void unwind(UnwindWork* work, Stack* stack);
+/// Walks from `work->registers`; fills `*stack`. Takes about 1 microsecond a frame. `other`: of a thread of that
+/// process.
+void unwind(UnwindWork* work, Stack* stack, OtherProcess* other = nullptr);
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

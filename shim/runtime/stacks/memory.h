@@ -8,18 +8,28 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace resil::dump {
+namespace resil::stacks {
 
 /// Finds out how this kernel lets a page be tested (some emulators and sandboxes lie). Normal context, once.
 /// Returns whether reads can be guarded; without it no read succeeds.
 bool prepare_memory();
 
+struct Object;
+
+/// Another process, by its own functions (remote.h).
+struct OtherProcess {
+  bool (*read)(OtherProcess& of, uint64_t address, void* to, size_t size);
+  bool (*find_object)(OtherProcess& of, uint64_t address, Object* object);
+};
+
 /// Guarded reads with a small cache of pages known to be readable. One per thread and use, short-lived: the cache is
 /// right only as long as nobody unmaps the pages.
 class Reader {
  public:
-  /// Forgets all pages.
-  void reset();
+  /// Forgets all pages. `other`: reads that process instead of this one; must outlive the use.
+  void reset(OtherProcess* other = nullptr);
+  /// The object at `address`, of the process that is read.
+  bool find(uint64_t address, Object* object) const;
   /// Copies `size` bytes from `address` to `to`; false (and `to` untouched or partly written) when unreadable.
   bool read(uint64_t address, void* to, size_t size);
   template <class T>
@@ -32,7 +42,8 @@ class Reader {
  private:
   bool readable(uint64_t page);
   static constexpr int kPages = 8;
+  OtherProcess* other_ = nullptr;
   uint64_t pages_[kPages];  ///< direct-mapped cache of page addresses; 0: none
 };
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

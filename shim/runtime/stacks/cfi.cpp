@@ -3,12 +3,12 @@
 // Finds the frame description of a PC (.eh_frame_hdr is sorted), runs its program up to the PC, applies the row.
 // After GCC's unwind-dw2.c in meaning, but every read is guarded and nothing is trusted. May touch: stacks and objects,
 // read only.
-#include "detectors/dump/cfi.h"
+#include "shim/runtime/stacks/cfi.h"
 
-#include "detectors/dump/cfi_cursor.h"
-#include "detectors/dump/cfi_expression.h"
+#include "shim/runtime/stacks/cfi_cursor.h"
+#include "shim/runtime/stacks/cfi_expression.h"
 
-namespace resil::dump {
+namespace resil::stacks {
 namespace {
 
 #if defined(__aarch64__)
@@ -312,4 +312,4 @@ Step step_cfi(Reader& reader, const Object& object, Registers* registers, bool* 
   return Step::kUp;
 }
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

@@ -6,14 +6,14 @@
 
 #include <cstdint>
 
-#include "detectors/dump/memory.h"
-#include "detectors/dump/registers.h"
+#include "shim/runtime/stacks/memory.h"
+#include "shim/runtime/stacks/registers.h"
 
-namespace resil::dump {
+namespace resil::stacks {
 
 /// Evaluates the block (length, then operations) at `expression`. With `push_cfa` the CFA lies on the stack first.
 /// False when it cannot be evaluated. Async-signal-safe; bounded number of operations.
 bool evaluate(Reader& reader, uint64_t expression, const Registers& registers, bool push_cfa, uint64_t cfa,
               uint64_t* result);
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "detectors/dump/memory.h"
+#include "shim/runtime/stacks/memory.h"
 
-namespace resil::dump {
+namespace resil::stacks {
 
 /// A position that only moves forward. After a failed read `ok` is false and everything reads as 0.
 struct Cursor {
@@ -82,4 +82,4 @@ struct Cursor {
   }
 };
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

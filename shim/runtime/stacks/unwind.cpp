@@ -2,11 +2,11 @@
 //
 // The walk: by unwind information where an object has it, by frame pointer where it has not, and never past what can be
 // read. May touch: stacks and loaded objects, read only.
-#include "detectors/dump/unwind.h"
+#include "shim/runtime/stacks/unwind.h"
 
-#include "detectors/dump/objects.h"
+#include "shim/runtime/stacks/objects.h"
 
-namespace resil::dump {
+namespace resil::stacks {
 namespace {
 
 // The largest frame that a frame pointer is believed to span.
@@ -18,16 +18,16 @@ void append(Stack* stack, uint64_t frame) {
 }
 
 /// A call through a bad pointer leaves a PC in nowhere: the caller's address is still at the top of the stack.
-bool step_bad_call([[maybe_unused]] Reader& reader, Registers* registers) {
+bool step_bad_call(Reader& reader, Registers* registers) {
   Object object;
 #if defined(__x86_64__)
   uint64_t back;
   uint64_t& sp = registers->r[kStackRegister];
-  if (!reader.load(sp, &back) || !find_object(back - 1, &object)) return false;
+  if (!reader.load(sp, &back) || !reader.find(back - 1, &object)) return false;
   sp += 8;
 #else
   const uint64_t back = plain_address(registers->r[kLinkRegister]);
-  if (!find_object(back - 1, &object)) return false;
+  if (!reader.find(back - 1, &object)) return false;
 #endif
   registers->pc = back;
   return true;
@@ -45,7 +45,7 @@ bool step_frame_pointer(Reader& reader, Registers* registers) {
   // Without unwind information any register may hold anything: believe it only when it leads into code.
   Object object;
   const uint64_t back = plain_address(pair.back);
-  if (!find_object(back - 1, &object)) return false;
+  if (!reader.find(back - 1, &object)) return false;
   sp = frame_pointer + sizeof pair;
   frame_pointer = pair.frame_pointer;
   registers->pc = back;
@@ -54,9 +54,9 @@ bool step_frame_pointer(Reader& reader, Registers* registers) {
 
 }  // namespace
 
-void unwind(UnwindWork* work, Stack* stack) {
+void unwind(UnwindWork* work, Stack* stack, OtherProcess* other) {
   stack->total = 0;
-  work->reader.reset();
+  work->reader.reset(other);
   Registers* registers = &work->registers;
   bool exact = true;
   bool guessed = false;
@@ -67,7 +67,7 @@ void unwind(UnwindWork* work, Stack* stack) {
       return;
     }
     Object object;
-    const bool known = find_object(exact ? registers->pc : registers->pc - 1, &object);
+    const bool known = work->reader.find(exact ? registers->pc : registers->pc - 1, &object);
     Step result = known ? step_cfi(work->reader, object, registers, &exact, &work->cfi) : Step::kNoInfo;
     guessed = false;
     if (result == Step::kNoInfo) {
@@ -85,4 +85,4 @@ void unwind(UnwindWork* work, Stack* stack) {
   }
 }
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

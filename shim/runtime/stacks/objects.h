@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "detectors/dump/memory.h"
+#include "shim/runtime/stacks/memory.h"
 
-namespace resil::dump {
+namespace resil::stacks {
 
 /// One loaded object (executable, library, vdso). Addresses are run-time addresses.
 struct Object {
@@ -36,4 +36,4 @@ void object_path(const Object& object, Reader& reader, char* path, size_t capaci
 /// For tests: pretend glibc is older than 2.35.
 void forget_find_object_for_tests();
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

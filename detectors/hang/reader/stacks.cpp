@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "detectors/hang/reader/stacks.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+#include "shim/base/task_list.h"
+#include "shim/runtime/memory.h"
+#include "shim/runtime/stacks/remote.h"
+
+namespace resil::hang {
+
+namespace {
+
+constexpr uint64_t kLoop = 250;  // instructions of a loop, as the paper takes it
+constexpr long kFirstMilliseconds = 80, kSampleMilliseconds = 10;
+constexpr uint32_t kLeastSamples = 4;  // of the paper, for 10^7 threads
+constexpr uint32_t kMostFrames = 40, kMostText = 2400;
+
+/// What taking needs; too much for a stack.
+struct Work {
+  stacks::RemoteProcess process;
+  stacks::UnwindWork unwind;
+  stacks::Stack stack;
+  stacks::RemoteThread threads[kStackThreads];
+  int32_t ranks[kStackThreads];
+  uint64_t counters[kStackThreads];
+  bool steady[kStackThreads];
+  char text[kMostText];
+  StackEntry entries[kStackThreads];
+  char texts[kStackThreads][kMostText];
+};
+
+bool is_ours(int32_t pid, int32_t tid) {
+  char path[64], name[24] = "";
+  snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t length = fd >= 0 ? read(fd, name, sizeof(name) - 1) : 0;
+  if (fd >= 0) close(fd);
+  name[length > 0 ? length : 0] = 0;
+  return strncmp(name, "resil-", 6) == 0;
+}
+
+uint32_t add_threads(Work& work, uint32_t count, const Watched& rank) {
+  int32_t tids[kRankThreads];
+  char scratch[2048];
+  int there = list_threads(rank.pid, tids, kRankThreads, scratch, sizeof(scratch));
+  if (there > static_cast<int>(kRankThreads)) there = kRankThreads;
+  for (int i = 0; i < there && count < kStackThreads; ++i)
+    if (!is_ours(rank.pid, tids[i])) {
+      work.threads[count].pid = rank.pid;
+      work.threads[count].tid = tids[i];
+      work.ranks[count++] = rank.rank;
+    }
+  return count;
+}
+
+/// The outermost frame first. Bytes.
+uint32_t write_frames(Work& work) {
+  const stacks::Stack& stack = work.stack;
+  const uint32_t kept = stack.total < stacks::kInnermost ? stack.total : stacks::kInnermost,
+                 shown = kept < kMostFrames ? kept : kMostFrames;
+  uint32_t used = 0;
+  for (uint32_t i = shown; i-- > 0;) {
+    char name[stacks::kObjectName + 24];
+    const uint64_t address = stack.frames[i] & stacks::kFrameAddress;
+    stacks::remote_name(&work.process, address, name, sizeof(name));
+    if (name[0] == 0) snprintf(name, sizeof(name), "?");
+    const auto length = static_cast<uint32_t>(strlen(name));
+    if (used + length + 1 > kMostText) break;
+    memcpy(work.text + used, name, length);
+    work.text[used + length] = '\n';
+    used += length + 1;
+  }
+  return used;
+}
+
+uint32_t padded(uint32_t bytes) { return (bytes + 7) / 8 * 8; }
+
+/// One more entry, or one more rank of an equal one.
+bool add_entry(char* answer, uint32_t* bytes, uint32_t room, const StackEntry& entry, const char* text) {
+  StackText known;
+  for (uint32_t at = sizeof(StacksHead), here = at; next_stack(answer, *bytes, &at, &known); here = at)
+    if (known.entry.text_bytes == entry.text_bytes && known.entry.steady == entry.steady &&
+        known.entry.sleeps == entry.sleeps && memcmp(known.text, text, entry.text_bytes) == 0) {
+      known.entry.threads += entry.threads;
+      known.entry.ranks = joined(known.entry.ranks, entry.ranks);
+      memcpy(answer + here, &known.entry, sizeof(known.entry));
+      return true;
+    }
+  const uint32_t wanted = static_cast<uint32_t>(sizeof(entry)) + padded(entry.text_bytes);
+  if (*bytes > room || wanted > room - *bytes) return false;
+  StackEntry made = entry;
+  made.bytes = wanted;
+  memcpy(answer + *bytes, &made, sizeof(made));
+  memset(answer + *bytes + sizeof(made), 0, padded(entry.text_bytes));
+  memcpy(answer + *bytes + sizeof(made), text, entry.text_bytes);
+  *bytes += wanted;
+  return true;
+}
+
+uint32_t take(Work& work, Watch& watch, const StacksQuestion& question, char* room, uint32_t room_bytes) {
+  const double until = monotonic_seconds() + kStacksSeconds;
+  StacksHead head = {};
+  uint32_t count = 0, bytes = sizeof(head);
+  auto is_first = [&](int32_t rank) {
+    for (uint32_t i = 0; i < question.count && i < kStackRanks; ++i)
+      if (question.first[i] == rank) return true;
+    return false;
+  };
+  for (const bool first : {true, false})
+    for (uint32_t i = 0; i < watch.count; ++i) {
+      const Watched& rank = watch.watched[i];
+      if (rank.header == nullptr || watch.tracked[i].life == RankActivity::kGone || is_first(rank.rank) != first)
+        continue;
+      if (head.ranks == kStackRanks || count == kStackThreads) {
+        ++head.left_out;
+        continue;
+      }
+      count = add_threads(work, count, rank);
+      ++head.ranks;
+    }
+  stacks::remote_sample(work.threads, count, kFirstMilliseconds);
+  for (uint32_t i = 0; i < count; ++i) {
+    work.counters[i] = work.threads[i].registers.pc;
+    work.steady[i] = work.threads[i].known;
+  }
+  // The stacks of the first sample, before the threads go on; then the counters of the others.
+  int32_t open_pid = 0;
+  StackEntry* entries = work.entries;
+  for (uint32_t i = 0; i < count; ++i) {
+    const stacks::RemoteThread& thread = work.threads[i];
+    entries[i] = {};
+    if (!thread.known || monotonic_seconds() >= until) {
+      ++head.unread;
+      work.steady[i] = false;
+      continue;
+    }
+    if (thread.pid != open_pid && !stacks::remote_open(&work.process, thread.pid)) {
+      ++head.unread;
+      continue;
+    }
+    open_pid = thread.pid;
+    stacks::remote_unwind(&work.process, thread, &work.unwind, &work.stack);
+    entries[i].text_bytes = write_frames(work);
+    entries[i].sleeps = thread.sleeps;
+    entries[i].complete = work.stack.end == stacks::StackEnd::kComplete;
+    entries[i].threads = 1;
+    entries[i].ranks.add(work.ranks[i]);
+    memcpy(work.texts[i], work.text, entries[i].text_bytes);
+    ++head.threads;
+  }
+  uint32_t taken = 1;
+  for (; taken < question.samples && monotonic_seconds() < until; ++taken) {
+    stacks::remote_sample(work.threads, count, kSampleMilliseconds);
+    for (uint32_t i = 0; i < count; ++i)
+      if (!work.threads[i].known || work.threads[i].registers.pc != work.counters[i]) work.steady[i] = false;
+  }
+  memcpy(room, &head, sizeof(head));
+  for (uint32_t i = 0; i < count; ++i) {
+    entries[i].steady = work.steady[i] && taken >= question.samples;
+    if (entries[i].text_bytes != 0) add_entry(room, &bytes, room_bytes, entries[i], work.texts[i]);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+RankSet joined(const RankSet& a, const RankSet& b) {
+  RankSet made = {};
+  uint32_t i = 0, k = 0;
+  if (a.named != a.total || b.named != b.total) {  // not all are known by number
+    made = a;
+    made.total = a.total + b.total;
+    return made;
+  }
+  while (i < a.count || k < b.count) {
+    const bool first = k == b.count || (i < a.count && a.ranges[i].first <= b.ranges[k].first);
+    const auto& range = first ? a.ranges[i++] : b.ranges[k++];
+    for (int32_t rank = range.first; rank <= range.last; ++rank)
+      if (made.count == 0 || rank > made.ranges[made.count - 1].last || made.named != made.total) made.add(rank);
+  }
+  return made;
+}
+
+uint32_t samples_for(uint64_t threads) {
+  uint32_t samples = 2;  // a single one tells nothing
+  for (uint64_t power = kLoop; power <= threads && samples < kMostSamples; power *= kLoop) ++samples;
+  return samples > kLeastSamples ? samples : kLeastSamples;
+}
+
+bool next_stack(const void* answer, uint32_t bytes, uint32_t* at, StackText* found) {
+  const auto* data = static_cast<const char*>(answer);
+  if (*at > bytes || bytes - *at < sizeof(StackEntry)) return false;
+  StackEntry& entry = found->entry;
+  memcpy(&entry, data + *at, sizeof(entry));
+  if (entry.bytes < sizeof(entry) || entry.bytes % 8 != 0 || entry.bytes > bytes - *at ||
+      entry.text_bytes > entry.bytes - sizeof(entry) || entry.ranks.count > RankSet::kMaxRanges)
+    return false;
+  found->text = data + *at + sizeof(entry);
+  *at += entry.bytes;
+  return true;
+}
+
+uint32_t stacks_collect(Watch& watch, const void* question, uint32_t question_bytes, char* room, uint32_t room_bytes) {
+  StacksQuestion asked;
+  if (question_bytes != sizeof(asked) || room_bytes < sizeof(StacksHead)) return 0;
+  memcpy(&asked, question, sizeof(asked));
+  if (asked.samples < 2 || asked.samples > kMostSamples) asked.samples = kMostSamples;
+  auto* work = memory::map_array<Work>();
+  if (work == nullptr) return 0;
+  const uint32_t bytes = take(*work, watch, asked, room, room_bytes < kMostStacks ? room_bytes : kMostStacks);
+  memory::unmap_array(work, 1);
+  return bytes;
+}
+
+bool stacks_merge(void* accumulated, uint32_t* bytes, uint32_t room, const void* incoming, uint32_t incoming_bytes) {
+  if (incoming_bytes < sizeof(StacksHead)) return true;  // took none
+  if (*bytes < sizeof(StacksHead)) {
+    if (incoming_bytes > room) return false;
+    memcpy(accumulated, incoming, incoming_bytes);
+    *bytes = incoming_bytes;
+    return true;
+  }
+  StacksHead head, other;
+  memcpy(&head, accumulated, sizeof(head));
+  memcpy(&other, incoming, sizeof(other));
+  head.ranks += other.ranks;
+  head.threads += other.threads;
+  head.unread += other.unread;
+  head.left_out += other.left_out;
+  const uint32_t most = room < kMostStacks ? room : kMostStacks;
+  StackText next;
+  for (uint32_t at = sizeof(head); next_stack(incoming, incoming_bytes, &at, &next);)
+    if (!add_entry(static_cast<char*>(accumulated), bytes, most, next.entry, next.text)) ++head.left_out;
+  memcpy(accumulated, &head, sizeof(head));
+  return true;
+}
+
+}  // namespace resil::hang
