@@ -6,9 +6,7 @@
 #include "detectors/dump/dump.h"
 
 #include "detectors/dump/handler.h"
-#include "shim/runtime/stacks/memory.h"
 #include "detectors/dump/messages.h"
-#include "shim/runtime/stacks/objects.h"
 #include "detectors/dump/python.h"
 #include "detectors/dump/writer.h"
 #include "shim/call/module.h"
@@ -17,6 +15,8 @@
 #include "shim/report/log.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/request_dump.h"
+#include "shim/runtime/stacks/memory.h"
+#include "shim/runtime/stacks/objects.h"
 
 namespace resil {
 namespace {

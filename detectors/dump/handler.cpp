@@ -20,9 +20,9 @@
 #include <initializer_list>
 
 #include "detectors/dump/dump.h"
-#include "shim/runtime/stacks/objects.h"
 #include "shim/base/clock.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/stacks/objects.h"
 
 namespace resil::dump {
 namespace {

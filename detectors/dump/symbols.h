@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/base/safe_text.h"
 #include "shim/runtime/stacks/memory.h"
 #include "shim/runtime/stacks/objects.h"
-#include "shim/base/safe_text.h"
 
 namespace resil::dump {
 

@@ -10,10 +10,10 @@ import shlex
 import sys
 import time
 
-from . import candidates, checksum, findings, fold, leftovers, reductions, staging, verification, waits
+from . import candidates, checksum, findings, fold, gathered, leftovers, reductions, staging, verification, waits
 from . import job as jobs
 from . import place as shown
-from . import records, runs
+from . import records, runs, values
 from .attach import attach
 from .job import Usage
 from .summary import merge, rank_objects, scope
@@ -270,6 +270,13 @@ def _graph(s: dict, most: int) -> list[str]:
         lines += row("waits" if i == 0 else "", re.sub(r" {2,}", " ", line), 1)
     if len(told) > most:
         lines += row("", "and %d more: %s graph %s" % (len(told) - most + 1, tool_command(), shlex.quote(s["directory"])))
+    names = gathered.files(s["directory"])
+    stacks = gathered.read(os.path.join(s["directory"], names[0])) if names and len(lines) < most else None
+    if stacks:
+        lines += row("stacks", "%s of %s: less %s" % (plural(values.integer(stacks.get("threads")), "thread"), plural(values.integer(stacks.get("ranks")), "rank"),
+                                                     shlex.quote(os.path.join(s["directory"], names[0][:-5] + ".txt"))), 2)
+        for line in gathered.abnormal(stacks, {}, 0.0)[:max(0, min(2, most - len(lines)))]:
+            lines += row("", line, 1)
     return lines
 
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A solver that stands still in one way of the taxonomy of docs/WHY.md: stuck CLASS RANK FOLDER. Also compiled as C++. Its lines with
-// "AT CLASS" are those where the accused rank stands. After some healthy steps rank RANK makes FOLDER/injected and does what
-// CLASS says; all other ranks go on to the next step. Every rank ends itself after 120 s. For scripts/campaign classes.
+// A solver that stands still in one way of the taxonomy of docs/WHY.md: stuck CLASS RANK FOLDER. Also compiled as C++.
+// Its lines with "AT CLASS" are those where the accused rank stands. After some healthy steps rank RANK makes
+// FOLDER/injected and does what CLASS says; all other ranks go on to the next step. Every rank ends itself after 120 s.
+// For scripts/campaign classes.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -112,7 +113,8 @@ static void device(void) {
   }
 }
 
-/// What rank `culprit` does, and in classes with several that are in it, the others as well. False: the program goes on.
+/// What rank `culprit` does, and in classes with several that are in it, the others as well. False: the program goes
+/// on.
 static void stand_still(int culprit) {
   const int next = (me + 1) % size, guilty = me == culprit, partner = me == (culprit + 1) % size;
   MPI_Request request;

@@ -1,6 +1,7 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
-! Classes of stuck.c in Fortran: stuck CLASS RANK FOLDER.
+! Classes of stuck.c in Fortran: stuck CLASS RANK FOLDER. The line table of gfortran has for the first call in a branch, and for the one
+! in front of an END, the line of the statement around it: these are marked as well.
 module solver
   use mpi
   use iso_c_binding, only : c_int, c_ptr, c_null_ptr, c_char, c_null_char
@@ -66,7 +67,7 @@ contains
     case ("cycle")
       call MPI_Recv(value, 1, MPI_INTEGER, next, 7, field, status, error)  ! AT cycle
     case ("order")
-      if (me == culprit) then
+      if (me == culprit) then  ! AT order
         call MPI_Barrier(copy, error)  ! AT order
         call MPI_Barrier(field, error)
       else
@@ -78,13 +79,13 @@ contains
       if (me == mod(culprit + 1, count)) &
         call MPI_Recv(value, 1, MPI_INTEGER, culprit, 8, field, status, error)  ! AT tag
     case ("mismatch")
-      if (me == culprit) then
+      if (me == culprit) then  ! AT mismatch
         call MPI_Barrier(field, error)  ! AT mismatch
       else
         call MPI_Allreduce(1d0, seconds, 1, MPI_DOUBLE_PRECISION, MPI_SUM, field, error)
       end if
     case ("behind")
-      if (me == culprit) then
+      if (me == culprit) then  ! AT behind
         call MPI_Barrier(field, error)  ! AT behind
       else
         call one_step()
@@ -120,7 +121,7 @@ contains
   end subroutine
 end module
 
-program stuck
+program stuck  ! AT finished
   use solver
   implicit none
   integer :: error, i, unit

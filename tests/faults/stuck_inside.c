@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Below libresil.so, an MPI library that fails: MPI_Allreduce of rank STUCK_RANK, or of all with -1, does not return from the call
-// after FOLDER/injected is due, though every rank has arrived. STUCK_LOSE: MPI_Send with tag 9 sends nothing. For
-// scripts/campaign classes.
+// Below libresil.so, an MPI library that fails: MPI_Allreduce of rank STUCK_RANK, or of all with -1, does not return
+// from the call after FOLDER/injected is due, though every rank has arrived. STUCK_LOSE: MPI_Send with tag 9 sends
+// nothing. For scripts/campaign classes.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 // Not PMPI_Allreduce: libresil.so comes before.

@@ -11,6 +11,7 @@
 #include "detectors/hang/mismatch/unmatched.h"
 #include "detectors/hang/mismatch/unmatched_frame.h"
 #include "detectors/hang/reader/records.h"
+#include "detectors/hang/reader/stacks.h"
 #include "detectors/hang/verdict/format.h"
 #include "fuzz.h"
 #include "shim/model/calls.h"
@@ -320,6 +321,30 @@ void mismatch(const uint8_t* data, size_t size) {
   }
   must(bytes <= kRoom, "what is merged fits");
   judge_frames(merged, bytes, collectives);
+}
+
+void stacks(const uint8_t* data, size_t size) {
+  Input in(data, size);
+  constexpr uint32_t kRoom = 4096;
+  alignas(8) static char merged[kRoom];
+  const uint32_t room = in.get<uint16_t>() % (kRoom + 1);
+  uint32_t bytes = 0;
+  while (in.left() != 0) {
+    char part[1024];
+    const uint32_t length = in.get<uint16_t>() % (sizeof(part) + 1);
+    const uint32_t some = static_cast<uint32_t>(in.take(part, length)), before = bytes;
+    const bool taken = stacks_merge(merged, &bytes, room, part, some);
+    must(bytes <= room && bytes >= before, "an answer stays within its room, and grows");
+    must(taken || bytes == before, "what is refused changes nothing");
+  }
+  StackText found;
+  uint32_t at = sizeof(StacksHead), count = 0;
+  for (uint32_t before = at; next_stack(merged, bytes, &at, &found); before = at, ++count) {
+    must(at > before && at <= bytes, "entries follow each other");
+    must(found.text >= merged && found.text + found.entry.text_bytes <= merged + bytes,
+         "a text lies within the answer");
+    must(found.entry.ranks.count <= RankSet::kMaxRanges, "ranks are a set");
+  }
 }
 
 }  // namespace fuzz

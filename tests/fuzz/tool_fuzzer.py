@@ -182,6 +182,9 @@ class Reports:
                 "core: ranks 0-1", "rank 1: MPI_Recv from rank 0, tag 9, on MPI_COMM_WORLD at app+0x10, for 1.4 s; message 1, sent 0",
                 "ranks 0,2: call 4 of MPI_Barrier on MPI_COMM_WORLD at app+0x20, for 1.4 s"], ranks=[
                 {"rank": 0, "state": "blocked", "call": "MPI_Barrier", "sequence": 4}, {"rank": 2, "state": "computing"}]),
+            "stacks-0.json": {"schema_version": 1, "of": "hang-0.json", "ranks": 3, "threads": 4, "unread": 1, "left_out": 0, "samples": 4, "stacks": [
+                {"ranks": "0,2-3", "count": 3, "threads": 3, "steady": True, "sleeps": False, "complete": True, "frames": ["app+0x10", "app+0x20"]},
+                {"ranks": "1", "count": 1, "threads": 1, "steady": False, "sleeps": True, "complete": False, "frames": ["libc.so.6+0x30"]}]},
             "job.json": {"schema_version": 1, "findings": [finding], "notes": ["a note"]},
             "node-a.jsonl": support.report_object(rank=0, size=3),
             "world-1/rank-00000.json": support.report_object(world=1),

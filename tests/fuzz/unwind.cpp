@@ -7,12 +7,12 @@
 
 #include <initializer_list>
 
+#include "detectors/dump/symbols.cpp"
+#include "fuzz.h"
 #include "shim/runtime/stacks/cfi.cpp"
 #include "shim/runtime/stacks/cfi_expression.cpp"
 #include "shim/runtime/stacks/memory.cpp"
-#include "detectors/dump/symbols.cpp"
 #include "shim/runtime/stacks/unwind.cpp"
-#include "fuzz.h"
 
 namespace {
 

@@ -154,7 +154,7 @@ class Run:
         _, source = self.programs.command(self.language)
         name, wanted = os.path.basename(source), lines_of(source, self.kind)
         text = json.dumps([self.told.get("at"), self.told.get("places"), self.told.get("message")]) + self.dumped
-        return any(f"{name}:{line}" in text for line in wanted)
+        return any(f"{name}:{line}" in text or f'{name}", line {line} in' in text for line in wanted)
 
     @property
     def accused(self):
@@ -253,8 +253,10 @@ class Run:
             if self.told.get("verdict") not in (None, "moving", "not known"):
                 break
         if self.language == "Python" and self.what.line and job.poll() is None:
-            done = patience.run([sys.executable, TOOL, "dump", directory], capture_output=True, timeout=EACH, env=jobs.clean_environment())
-            self.dumped = done.stdout.decode(errors="replace")
+            patience.run([sys.executable, TOOL, "dump", directory], capture_output=True, timeout=EACH, env=jobs.clean_environment())
+            for path in glob.glob(os.path.join(directory, "dump-*.txt")):
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    self.dumped += file.read()
 
     def _ask(self, directory):
         words = ["--no-stacks"] if self.kind == "slow" else []

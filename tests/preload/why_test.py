@@ -185,6 +185,58 @@ def waits_for_each_other(mpi, place, **settings):
     job.job.end()
 
 
+def gathered(job, owner):
+    """The first stacks-N.json of that owner; None: there is none."""
+    for path in glob.glob(os.path.join(job.directory, "stacks-*.json")):
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        if found["of"].startswith(owner):
+            return found
+    return None
+
+
+def perf_is_permitted():
+    try:
+        with open("/proc/sys/kernel/perf_event_paranoid", encoding="ascii") as file:
+            return os.geteuid() == 0 or int(file.read()) <= 2
+    except (OSError, ValueError):
+        return False
+
+
+def gathers_stacks(mpi, place):
+    """Of a hang that is told, without anybody asking: stacks of the ranks of both nodes as one tree."""
+    job = Job(mpi, place, "cycle", RESIL_NODE_RANKS="1")
+    patience.wait_for(lambda: gathered(job, "hang-"), "the stacks", 40)
+    found = gathered(job, "hang-")
+    assert found["ranks"] == 2 and found["samples"] >= 4 and found["left_out"] == 0, found
+    if perf_is_permitted() and not found["unread"]:
+        own = [stack["ranks"] for stack in found["stacks"] if any(frame.startswith("app+0x") for frame in stack["frames"])]
+        assert sorted(",".join(own).replace("-", ",").split(",")) == ["0", "1"], found
+    with open(glob.glob(os.path.join(job.directory, "stacks-*.txt"))[0], encoding="utf-8") as file:
+        assert file.read().startswith("Stacks of %d threads of 2 ranks, with hang-" % found["threads"])
+    assert all(process.stat(pid)[0] in "RSD" for pid in job.pids())
+    job.job.end()
+
+
+def gathers_none(mpi, place):
+    job = Job(mpi, place, "cycle", RESIL_HANG_STACKS="0")
+    job.until(lambda found: found["confidence"] == "proved", "--no-stacks")
+    patience.wait_for(lambda: glob.glob(os.path.join(job.directory, "hang-*.json")), "the finding", 40)
+    job.until(lambda found: found["confidence"] == "proved", "--no-stacks")  # one more chain of rounds
+    assert not glob.glob(os.path.join(job.directory, "stacks-*")), os.listdir(job.directory)
+    job.job.end()
+
+
+def is_suspected_and_goes_on(mpi, place):
+    """A program that computes for longer than the line about it waits: looked at from outside, and its result is its own."""
+    job = Job(mpi, place, "spin", RESIL_NODE_RANKS="1", RESIL_HANG_NOTICE="1", RESIL_LOG="info")
+    patience.wait_for(lambda: gathered(job, "notice"), "the stacks", 40)
+    found = gathered(job, "notice")
+    if perf_is_permitted():
+        assert any(stack["ranks"] == "1" and any(frame.startswith("app+0x") for frame in stack["frames"]) for stack in found["stacks"]), found
+    job.end()
+
+
 def loses_a_message(mpi, place):
     """A library that says that a message was sent, and never delivers it (as MPICH 4.0.2 is said to, now and then)."""
     library = os.path.join(place, "lose.so")
@@ -247,6 +299,8 @@ def main(mpi):
     checks = [("a job that moves", moves), ("a rank that computes for ever", spins), ("a rank that waits for a file", waits_for_a_file),
               ("two ranks of Python", waits_in_python), ("a message that is lost", loses_a_message),
               ("two ranks that wait for each other", waits_for_each_other),
+              ("stacks of all nodes with a hang that is told", gathers_stacks), ("stacks switched off", gathers_none),
+              ("suspected, looked at, and goes on", is_suspected_and_goes_on),
               ("the same on two nodes", lambda mpi, place: waits_for_each_other(mpi, place, RESIL_NODE_RANKS="1"))]
     return run_checks([(name, lambda check=check: check(mpi, place)) for name, check in checks])
 

@@ -11,12 +11,12 @@
 #include <cstring>
 #include <random>
 
-#include "shim/runtime/stacks/cfi_expression.h"
 #include "detectors/dump/dump.h"
-#include "shim/runtime/stacks/memory.h"
 #include "detectors/dump/symbols.h"
 #include "dump_fixture.h"
 #include "shim/base/safe_text.h"
+#include "shim/runtime/stacks/cfi_expression.h"
+#include "shim/runtime/stacks/memory.h"
 
 using namespace fixture;
 using namespace resil;

@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "detectors/dump/dump.h"
-#include "shim/runtime/stacks/objects.h"
 #include "dump_fixture.h"
+#include "shim/runtime/stacks/objects.h"
 
 using namespace fixture;
 
