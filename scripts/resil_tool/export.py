@@ -10,7 +10,7 @@ import os
 import re
 import sys
 
-from . import trace, waits
+from . import otf2_trace, trace, waits
 from .job import Usage
 from .report import load
 from .summary import merge, rank_objects
@@ -39,11 +39,12 @@ METRICS = {  # name: (type, help)
 
 def add_command(commands, job_help: str) -> None:
     parser = commands.add_parser(
-        "export", help="a trace for Perfetto, findings as JSON Lines, Prometheus text, CSV",
+        "export", help="a trace for Perfetto or in OTF2, findings as JSON Lines, Prometheus text, CSV",
         description="Flight recorders or a recording as Chrome/Perfetto trace events; what the report says for monitoring and tables.",
         epilog="exit status: 0 written, 2 usage error, 3 written, but something of the job cannot be used")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--perfetto", action="store_true", help="the last calls of every rank and thread; JOB may be a recording, too")
+    what.add_argument("--otf2", metavar="DIR", help="the same as an OTF2 archive, for Vampir and others; DIR is made; needs python3-otf2")
     what.add_argument("--jsonl", action="store_true", help="one finding a line")
     what.add_argument("--prometheus", action="store_true", help="text format, for node_exporter's textfile collector")
     what.add_argument("--csv", action="store_true", help="a line a rank")
@@ -60,18 +61,33 @@ def run(options) -> int:
         wanted = waits.numbers(options.ranks)
         if not wanted:
             raise Usage("--ranks %s names no rank" % clean(options.ranks, 60))
-    if options.perfetto and len(options.jobs) > 1:
+    traced = options.perfetto or options.otf2
+    if traced and len(options.jobs) > 1:
         raise Usage("a trace is of one job")
     jobs = options.jobs or [None]
-    if options.perfetto and jobs[0] and _is_recording(jobs[0]):
-        return _write(options.output, lambda file: _told(trace.of_recording(jobs[0], file, wanted)))
+    if traced and jobs[0] and _is_recording(jobs[0]):
+        return _trace(options, lambda out: trace.of_recording(jobs[0], out, wanted))
     directories = [load(job, may_collect=False) for job in jobs]
-    if options.perfetto:
+    if traced:
         ranks = [rank for key, rank in sorted(directories[0].ranks.items()) if wanted is None or key[1] in wanted]
-        return _write(options.output, lambda file: _told(trace.of_rings(directories[0], ranks, file, options.last)))
+        return _trace(options, lambda out: trace.of_rings(directories[0], ranks, out, options.last))
     if options.jsonl:
         return _write(options.output, lambda file: _findings(directories, file))
     return _write(options.output, lambda file: (_prometheus if options.prometheus else _csv)(directories, file))
+
+
+def _trace(options, make) -> int:
+    if not options.otf2:
+        return _write(options.output, lambda file: _told(make(trace.Writer(file)), "a Perfetto or Chrome trace viewer"))
+    if options.output:
+        raise Usage("--otf2 names the directory to write: no --output")
+    out = otf2_trace.Writer(options.otf2)
+    try:
+        done = make(out)
+    except BaseException:
+        out.abandon()
+        raise
+    return _told(done, "a viewer of OTF2: %s" % clean(os.path.join(options.otf2, "traces.otf2")))
 
 
 def _is_recording(place: str) -> bool:
@@ -97,13 +113,12 @@ def _write(path: str | None, make) -> int:
     return status
 
 
-def _told(done: dict) -> int:
+def _told(done: dict, viewer: str) -> int:
     for problem in done["problems"][:5]:
         sys.stderr.write("resil: %s\n" % problem)
     if len(done["problems"]) > 5:
         sys.stderr.write("resil: and %d more\n" % (len(done["problems"]) - 5))
-    sys.stderr.write("resil: %s of %s; open it in a Perfetto or Chrome trace viewer\n" % (
-        plural(done["events"], "event"), plural(done["ranks"], "rank")))
+    sys.stderr.write("resil: %s of %s; open it in %s\n" % (plural(done["events"], "event"), plural(done["ranks"], "rank"), viewer))
     return 3 if done["problems"] or not done["ranks"] else 0
 
 

@@ -41,7 +41,8 @@ class Writer:
         self.file.write((",\n" if self.count else "\n") + json.dumps(members))
         self.count += 1
 
-    def process(self, key, title: str) -> int:
+    def process(self, key, title: str, host: str = "") -> int:
+        del host
         pid = key[1] + 1 + key[0] * WORLD_STEP
         self.event(ph="M", name="process_name", pid=pid, tid=0, args={"name": title})
         self.event(ph="M", name="process_sort_index", pid=pid, tid=0, args={"sort_index": pid})
@@ -60,19 +61,19 @@ def _arguments(call) -> dict:
     return {name: value for name, value in told.items() if value}
 
 
-def of_rings(directory, ranks, file, last: float | None) -> dict:
-    """The flight recorders of these ranks. `last`: seconds before the newest event. What was written: events, ranks, problems."""
+def of_rings(directory, ranks, out, last: float | None) -> dict:
+    """`out`: a Writer. The flight recorders of these ranks. `last`: seconds before the newest event. What was written: events, ranks, problems."""
     rings = [(rank, directory.rings.get(rank.key) or rank.ring_path or rank.ring) for rank in ranks]
     begin, end, problems, sites = _span(rings)
     begin, end = begin or 0.0, end or 0.0
     if last is not None:
         begin = max(begin, end - last)
     known = symbols.lookup(sorted(sites)[:MOST_SITES], min((rank.start_time for rank in ranks if rank.start_time), default=0.0))
-    out, shown = Writer(file), 0
+    shown = 0
     for rank, path in rings:
         try:
             with Ring(path, follow_links=False) as ring:
-                pid = out.process(rank.key, "%s (%s)" % (rank_name(rank.key), rank.host))
+                pid = out.process(rank.key, "%s (%s)" % (rank_name(rank.key), rank.host), rank.host)
                 shown += 1
                 for lane in ring.lanes():
                     tid = lane.head.tid or lane.index + 1
@@ -128,10 +129,10 @@ def _lane(out, ring, lane, pid, tid, begin, end, known) -> None:
                   args=arguments)
 
 
-def of_recording(directory: str, file, wanted: set[int] | None) -> dict:
+def of_recording(directory: str, out, wanted: set[int] | None) -> dict:
     """A recording holds no times: call N of a thread is N µs from its beginning, so equal calls of all ranks stand below each other."""
     files = rank_files(directory)
-    out, problems, shown = Writer(file), [], 0
+    problems, shown = [], 0
     for key, path in files.items():
         if wanted is not None and key[1] not in wanted:
             continue
@@ -140,7 +141,8 @@ def of_recording(directory: str, file, wanted: set[int] | None) -> dict:
             problems.append(clean(problem, 300))
             continue
         with recording:
-            pid = out.process(key, "%s (%s)" % (rank_name(key), clean(recording.identity.host, 64)))
+            pid = out.process(key, "%s (%s)" % (rank_name(key), clean(recording.identity.host, 64)),
+                              recording.identity.host)
             shown += 1
             for stream in recording.streams.values():
                 out.thread(pid, stream.id, "thread %d" % stream.id)
