@@ -343,7 +343,7 @@ void sources_scan(bool of_mpi, bool clocks) {
   // Names first: the loader's functions take locks that must not be taken inside dl_iterate_phdr.
   for (unsigned i = 0; i < kSourceCount; ++i)
     if (resil_source_slots[i].real == nullptr) resil_source_slots[i].real = dlsym(RTLD_DEFAULT, kSourceNames[i].name);
-  for (const char* name : {"PMPI_Init", "PMPI_Get_library_version"})
+  for (const char* name : kOfMpi)
     if (void* function = mpi_function(name)) scan.mpi[scan.mpi_count++] = reinterpret_cast<uint64_t>(function);
   for (const char* name : {"mpi_init_", "MPI_INIT", "mpi_init_f08_", "ompi_init_f", "_ZN3MPI4InitEv"})
     if (void* function = dlsym(RTLD_DEFAULT, name)) scan.mpi[scan.mpi_count++] = reinterpret_cast<uint64_t>(function);

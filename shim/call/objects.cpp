@@ -15,6 +15,7 @@
 #include <initializer_list>
 
 #include "shim/base/spinlock.h"
+#include "shim/call/resolver.h"
 #include "shim/call/runtime.h"
 
 namespace resil {
@@ -65,7 +66,8 @@ SiteClass classify(const Object& object) {
        {"mpi_init_", "mpi_init__", "mpi_init", "MPI_INIT", "mpi_init_f08_", "ompi_init_f", "_ZN3MPI4InitEv",
         "__mpi_f08_MOD_mpi_init", "mpi_f08_mp_mpi_init_", "_QMmpi_f08Pmpi_init", "mpi_comm_rank_"})
     if (defines(handle, object, symbol)) kind = SiteClass::kBinding;
-  if (kind == SiteClass::kApplication && defines(handle, object, "PMPI_Init")) kind = SiteClass::kInternal;
+  for (const char* symbol : kOfMpi)
+    if (kind == SiteClass::kApplication && defines(handle, object, symbol)) kind = SiteClass::kInternal;
   if (kind == SiteClass::kApplication && defines(handle, object, "MPI_Init"))
     kind = SiteClass::kBinding;  // another tool above resil: the application is its caller
   dlclose(handle);

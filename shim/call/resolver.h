@@ -11,4 +11,8 @@ void* mpi_function(const char* name);
 /// How many MPI libraries (objects that define PMPI_Init) are loaded. Takes the loader's lock.
 unsigned count_mpi_libraries();
 
+/// Functions by which an object is known as the MPI library's own. Open MPI 6 has its core in a library apart, which
+/// programs are linked with, too.
+inline constexpr const char* kOfMpi[] = {"PMPI_Init", "PMPI_Get_library_version", "ompi_mpi_init"};
+
 }  // namespace resil

@@ -222,6 +222,11 @@ LEFT_OUT_MPICH = {
     ("arguments", "errors"): ((5,), "5.0.2 ends the job natively for an operator with a null datatype"),
     ("spawn", "multiple"): ((5,), "5.0.2 hangs or aborts natively in many runs"),
 }
+# And for MPICH behind the standard ABI.
+LEFT_OUT_MPICH_ABI = {
+    ("files", "errors"): "5.0.2 crashes natively in MPI_File_get_size of MPI_FILE_NULL",
+    ("mpi41", "status_of_persistent"): "5.0.2's MPI_Request_get_status makes a persistent request inactive: docs/PLATFORMS.md",
+}
 # And for Open MPI: {(program, case): (from this version on, before that one, why)}.
 LEFT_OUT_OPENMPI = {
     ("process", "connects"): ((5,), (6,), "5.0.7 hangs natively in most runs: docs/PLATFORMS.md"),
@@ -250,6 +255,9 @@ def checks_of(program, name, options):
         if options.mpi == "mpich":
             version, why = LEFT_OUT_MPICH.get((name, case), ((99,), ""))
             gone = jobs.mpich_version() >= version
+            if not gone and jobs.standard_abi("mpich"):
+                why = LEFT_OUT_MPICH_ABI.get((name, case), "")
+                gone = why != ""
         else:
             first, beyond, why = LEFT_OUT_OPENMPI.get((name, case), ((99,), (99,), ""))
             gone = first <= jobs.openmpi_version() < beyond

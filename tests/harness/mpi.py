@@ -206,6 +206,11 @@ class Result:
                 (f"\n--- where it stood\n{self.standing}" if self.standing else ""))
 
 
+def standard_abi(mpi):
+    """Are the programs of the standard ABI, and this MPI is behind it?"""
+    return os.path.basename(os.environ.get("RESIL_TEST_MPI_LIBRARY", "")) == mpi
+
+
 @functools.lru_cache
 def openmpi_version():
     """(major, minor, release) of mpirun.openmpi."""
@@ -244,7 +249,7 @@ def _openmpi_options(options):
 
 def launcher(mpi, ranks, environment, options=()):
     """The command line up to the program. `environment` is what the ranks get beyond the launcher's own."""
-    line = [f"mpirun.{mpi}"]
+    line, environment = [f"mpirun.{mpi}"], _with_mpi_library(environment)
     if mpi == "openmpi":
         line += ["--oversubscribe"] if ranks > 2 else []
         line += shlex.split(os.environ.get("RESIL_TEST_OPENMPI", "")) + _openmpi_options(options)

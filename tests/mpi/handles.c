@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
   MPI_Status statuses[2];
   tell("truncated, all", MPI_Waitall(2, two, statuses));
   beside_pending();
-  if (on_mpich()) {  // Open MPI would read freed memory
+  if (on_mpich() && sizeof(MPI_Comm) == sizeof(int)) {  // where handles are addresses, MPI would read freed memory
     OK(MPI_Comm_dup(MPI_COMM_SELF, &gone));
     MPI_Comm stale = gone;
     OK(MPI_Comm_free(&gone));

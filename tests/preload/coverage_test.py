@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 from oracle import oracle  # noqa: E402
 
 PROGRAMS = ["p2p", "collectives", "communicators", "datatypes", "callbacks", "errors", "rma", "files", "threads", "cxx",
@@ -38,7 +38,16 @@ def real_programs(mpi):
     return found
 
 
-def check(mpi, counter, command, cwd=None, stdin=b"", options=()):
+def leave_out(mpi, name):
+    """Of programs that this MPI cannot run, or whose calls cannot be counted apart from its own."""
+    if mpi == "openmpi" and name.endswith("threads") and jobs.openmpi_version() >= (6,):
+        raise LeftOut("Open MPI 6.0.0rc2 hangs in it natively in many runs: docs/PLATFORMS.md")
+    if name == "files" and jobs.standard_abi("mpich"):
+        raise LeftOut("the library's own MPI-IO calls its own functions by the names that programs use")
+
+
+def check(mpi, counter, command, cwd=None, stdin=b"", options=(), name=""):
+    leave_out(mpi, name)
     counts = jobs.scratch()
     result = jobs.run(mpi, 2, command, env={"ORACLE": counts}, tools_before=[counter], stdin=stdin, options=options,
                       cwd=cwd or jobs.scratch())
@@ -67,9 +76,9 @@ def main(build, mpi):
         if name == "plugin_host":
             command.append(os.path.join(build, f"plugin.{mpi}.so"))
         options = ["--mca", "osc", "^rdma"] if name == "rma" and mpi == "openmpi" else []
-        checks.append((f"{name} ({mpi})", lambda c=command, o=options: check(mpi, counter, c, options=o)))
+        checks.append((f"{name} ({mpi})", lambda c=command, o=options, n=name: check(mpi, counter, c, options=o, name=n)))
     for name, command, cwd, stdin in real_programs(mpi):
-        checks.append((f"{name} ({mpi})", lambda c=command, d=cwd, i=stdin: check(mpi, counter, c, d, i)))
+        checks.append((f"{name} ({mpi})", lambda c=command, d=cwd, i=stdin, n=name: check(mpi, counter, c, d, i, name=n)))
     return run_checks(checks)
 
 
