@@ -8,9 +8,13 @@
 namespace resil::messages::core {
 
 RESIL_MESSAGE(
-    finished, log, "%s: %s on %d rank%s, %s; %s%s; reports in %s",
-    "The closing line of the job: verdict as far as rank 0 knows it, modes, ranks, MPI library, how it ended, "
-    "what was checked, and where the reports are.",
+    finished, log,
+    "%s: %s on %d rank%s, %s; %s MPI call%s on rank 0, set-up and recorder %s %% of its time (estimate); %s%s; reports "
+    "in %s",
+    "The closing line of the job: verdict as far as rank 0 knows it, modes, ranks, MPI library, calls of rank 0 and "
+    "what "
+    "recording them and setting up took of its time, by estimate (docs/REPORT.md), how it ended, what was checked, and "
+    "where the reports are.",
     "scripts/resil report DIR, which reads all ranks' reports.");
 RESIL_MESSAGE(finished_without_reports, log, "%s on %d rank%s, %s; %s; NO reports: %s",
               "The closing line of a job whose reports could not be written; the reason is the system's.",

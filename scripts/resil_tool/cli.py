@@ -80,6 +80,8 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
     one.add_argument("job", nargs="?", metavar="JOB", help="report directory, scheduler's job id or launcher's pid; none: your job that "
                      "reports to this directory, else the newest reports here, else your only job on this node")
     one.add_argument("--json", action="store_true", help="the merged summary as JSON")
+    one.add_argument("--nagios", action="store_true", help="one line with performance data for Nagios and Icinga; exit status 0 clean or "
+                     "running, 1 incomplete, standing still or only suspected, 2 findings, 3 not known")
     one.add_argument("--exclude", action="store_true", help="only the hosts to leave out of the next run, for srun --exclude; "
                      "nothing where the findings name none")
     two = commands.add_parser("dump", help="make the ranks of a job on this node dump their state",
@@ -141,7 +143,7 @@ def main(arguments: list[str]) -> int:
         if hasattr(options, "run"):
             status = options.run(options)
         elif options.chosen == "report":
-            status = report.run(options.job, options.json, options.exclude)
+            status = report.run(options.job, options.json, options.exclude, options.nagios)
         elif options.chosen == "dump":
             status = dump.run(options.job, options.json, options.signal_only)
         elif options.chosen == "recording":

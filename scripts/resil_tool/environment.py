@@ -31,19 +31,47 @@ def add_command(commands):
     parser.add_argument("--set", dest="changed", action="store_true", help="only what is not the default")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
+    helper = commands.add_parser("help", help="what a variable means; the same text as RESIL_HELP=1 prints",
+                                 description="Values, default and meaning of variables, from the library's own table.",
+                                 epilog="exit status: 0, 2 usage")
+    helper.add_argument("names", nargs="*", metavar="NAME", help="only these; RESIL_ may be left out")
+    helper.set_defaults(run=explain)
 
 
-def run(options) -> int:
+def explain(options) -> int:
+    found = _asked(os.environ)
+    for one in _named(found, options.names) if options.names else found.variables:
+        print(help_text(one), end="")
+    return 0
+
+
+def help_text(one: configuration.Variable) -> str:
+    """As shim/config/config_text.cpp prints it."""
+    lines = [one.name]
+    for text in ("Values: %s. Default: %s." % (one.values, one.default or "none"), one.description):
+        lines += textwrap.wrap(clean(text, 4000), 100, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False,
+                               break_long_words=False)
+    return "\n".join(lines) + "\n"
+
+
+def _asked(environment) -> configuration.Configuration:
     library = place.library()
     if library is None:
         raise Usage("libresil.so is not there: meson compile -C build, or reinstall")
-    found = configuration.ask(library, dict(os.environ))
-    chosen = found.variables
-    if options.names:
-        chosen = [found.find(name) for name in options.names]
-        for name, one in zip(options.names, chosen):
-            if one is None:
-                raise Usage("%s is no variable of resil" % clean(name, 80))
+    return configuration.ask(library, dict(environment))
+
+
+def _named(found: configuration.Configuration, names: list) -> list:
+    chosen = [found.find(name) for name in names]
+    for name, one in zip(names, chosen):
+        if one is None:
+            raise Usage("%s is no variable of resil" % clean(name, 80))
+    return chosen
+
+
+def run(options) -> int:
+    found, library = _asked(os.environ), place.library()
+    chosen = _named(found, options.names) if options.names else found.variables
     if options.changed:
         chosen = [one for one in chosen if one.origin != "default"]
     if options.json:

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 
-from . import findings, records, runs
+from . import findings, nagios, records, runs
 from .attach import attach
 from .job import Usage
 from .text import clean, clip, plural
@@ -176,6 +176,8 @@ def add_command(commands, job_help: str) -> None:
         epilog="exit status: 0 none stands out, 1 a host keeps showing up, 2 usage error, 3 nothing could be read")
     parser.add_argument("directories", nargs="+", metavar="DIR", help="a report directory, or one with many below it")
     parser.add_argument("--json", action="store_true", help="every row as JSON")
+    parser.add_argument("--nagios", action="store_true", help="one line with performance data for Nagios and Icinga; exit status 0 none "
+                        "stands out, 1 a host keeps showing up, 3 nothing could be read")
     parser.set_defaults(run=run)
 
 
@@ -185,12 +187,23 @@ def _progress(number: int, of: int) -> None:
         sys.stderr.flush()
 
 
-def run(options) -> int:
-    paths = find(options.directories)
+def _look(places: list[str]) -> tuple[dict[str, Host], dict, list[dict]]:
+    paths = find(places)
     if not paths:
-        raise Usage("no reports of resil in %s" % ", ".join(map(clean, options.directories[:4])))
+        raise Usage("no reports of resil in %s" % ", ".join(map(clean, places[:4])))
     hosts, read = count(paths, _progress if sys.stderr.isatty() and len(paths) > 50 else None)
-    rows = judge(hosts)
+    return hosts, read, judge(hosts)
+
+
+def _plugin(places: list[str]) -> tuple[int, str]:
+    hosts, read, rows = _look(places)
+    return nagios.of_hosts(len(hosts), read, rows)
+
+
+def run(options) -> int:
+    if options.nagios:
+        return nagios.guarded(lambda: _plugin(options.directories))
+    hosts, read, rows = _look(options.directories)
     if options.json:
         json.dump({"schema_version": 1, "jobs": read["jobs"], "hosts": len(hosts), "jobs_read_twice": read["twice"],
                    "unusable": [{"path": path, "message": why} for path, why in read["unusable"]], "rows": rows}, sys.stdout, indent=1)

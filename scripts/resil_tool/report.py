@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 
-from . import candidates, checksum, findings, fold, gathered, leftovers, reductions, staging, verification, waits
+from . import candidates, checksum, findings, fold, gathered, leftovers, nagios, reductions, staging, verification, waits
 from . import job as jobs
 from . import place as shown
 from . import records, runs, values
@@ -66,7 +66,9 @@ def choose(word: str | None) -> jobs.Job:
     raise Usage("no job of yours runs on this node, and there is no resil-* directory here: name a report directory")
 
 
-def run(word: str | None, as_json: bool, exclude: bool = False) -> int:
+def run(word: str | None, as_json: bool, exclude: bool = False, as_plugin: bool = False) -> int:
+    if as_plugin:
+        return nagios.guarded(lambda: nagios.of_job(merge(load(word))))
     directory = load(word)
     summary = merge(directory)
     if exclude:
@@ -127,7 +129,7 @@ def _head(s: dict) -> list[str]:
                                                          _variant(s["resil_version"]) or "?"))
     lines += row("mpi", _variant(s["mpi"]) or "?")
     lines += row("hosts", "%d: %s" % (len(s["hosts"]), hosts))
-    lines += row("time", "started %s, %s" % (started, _duration(s)))
+    lines += row("time", "started %s, %s%s" % (started, _duration(s), _overhead(s)))
     lines += row("ranks", _outcomes(s), 2)
     return lines
 
@@ -140,6 +142,12 @@ def _duration(s: dict) -> str:
     if "running" in s["outcomes"]:
         return "%s ago" % lasted
     return "took %s" % lasted if s["end_known"] else "last sign of life after %s" % lasted
+
+
+def _overhead(s: dict) -> str:
+    """Of the rank that it cost most: what the library measured of itself (docs/REPORT.md)."""
+    share = s["overhead_share"]
+    return "" if share is None else "; set-up and recorder %.2g %% of it at most (estimate)" % (100 * share)
 
 
 def _outcomes(s: dict) -> str:

@@ -36,6 +36,8 @@ def merge(directory: Directory) -> dict:
         "seconds": told["seconds"], "end_known": told["end_known"], "still_seconds": told["still_seconds"],
         "ending": _ending(told),
         "overhead_seconds": max((r.overhead_seconds for r in ranks), default=0.0),
+        "overhead_share": max((min(1.0, r.overhead_seconds / r.seconds) for r in ranks if r.seconds and r.overhead_seconds
+                               and r.state == "finished"), default=None),
         "calls": _calls(ranks), "messages": _messages(ranks),
         "findings": findings.merge(directory, ranks), "findings_dropped": sum(r.findings_dropped for r in ranks),
         "checksum": checksum.merge(ranks), "reductions": reductions.merge(ranks),

@@ -22,6 +22,7 @@
 #include "shim/call/resolver.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
+#include "shim/config/config_text.h"
 #include "shim/libc/moved.h"
 #include "shim/messages.h"
 #include "shim/presence/carrier.h"
@@ -33,6 +34,7 @@
 #include "shim/report/directory.h"
 #include "shim/report/found.h"
 #include "shim/report/log.h"
+#include "shim/report/own_files.h"
 #include "shim/report/report.h"
 #include "shim/ring/segment.h"
 #include "shim/tables/live_objects.h"
@@ -57,6 +59,8 @@ bool present_everywhere;
 uint64_t private_handle;
 uint64_t own_ticks;  // spent by resil itself in MPI_Init and MPI_Finalize
 double call_ticks;  // of one recorded call
+constexpr size_t kSettingsBytes = 16384;  // twice what all values may take, and their names
+char site_path[512];
 std::atomic<bool> switched_off;
 
 /// First line of the library's own description; may be asked before MPI_Init.
@@ -106,9 +110,30 @@ void after_fork_in_child() {
 
 void read_configuration() {
   ConfigError error;
-  if (!config_load(environ, &error, site_file_read(environ))) stop_configuration(identity, error.line, -1);
-  if (identity.rank <= 0)
-    for (size_t i = 0; i < config_warning_count(); ++i) log_raw(config_warning(i));
+  const SiteFile site = site_file_read(environ);
+  snprintf(site_path, sizeof(site_path), "%s", site.path != nullptr ? site.path : "");
+  if (!config_load(environ, &error, site)) stop_configuration(identity, error.line, -1);
+  if (identity.rank > 0) return;
+  for (size_t i = 0; i < config_warning_count(); ++i) log_raw(config_warning(i));
+  if (identity.world != 0 || config_integer("RESIL_HELP") == 0) return;
+  char text[2048];
+  for (size_t i = 0; i < config_count(); ++i) {
+    config_help(i, text, sizeof(text));
+    log_text(text);
+  }
+}
+
+/// run.conf: what this job was set to, and by whom. Its directory is known by now.
+void write_settings() {
+  if (runtime.rank != 0 || runtime.directory[0] == 0) return;
+  static char text[kSettingsBytes];
+  const size_t length = config_run_file(site_path, text, sizeof(text));
+  char path[1200];
+  snprintf(path, sizeof(path), "%s/run.conf", runtime.directory);
+  OwnFile file;
+  if (!own_file_begin(&file, path, 0666)) return;  // a report that cannot be written either is told
+  if (write(file.fd, text, length) == static_cast<ssize_t>(length)) own_file_commit(&file);
+  else own_file_drop(&file);
 }
 
 /// What the other ranks must know before any message of resil's own; see presence.h.
@@ -288,6 +313,7 @@ void attach_end(int result, bool sessions) {
     }
   }
   directory_settle();
+  write_settings();
   library_version(runtime.header->mpi, sizeof(runtime.header->mpi));
   run_hooks(&Module::after_init);
   request_table_threads(!world_used || backend->thread_multiple());
@@ -322,10 +348,15 @@ void stop_unusable(const char* line) {
   stop_configuration(identity, text, -1);
 }
 
+uint64_t calls_made() {
+  uint64_t calls = 0;
+  for (uint32_t i = 0; i < trace_total(); ++i) calls += trace_at(i).calls;
+  return calls;
+}
+
 double overhead_seconds() {
-  double calls = 0;
-  for (uint32_t i = 0; i < trace_total(); ++i) calls += static_cast<double>(trace_at(i).calls);
-  return (static_cast<double>(own_ticks) + calls * call_ticks) / runtime.header->ticks_per_second;
+  return (static_cast<double>(own_ticks) + static_cast<double>(calls_made()) * call_ticks) /
+         runtime.header->ticks_per_second;
 }
 
 bool session_closed() { return sessions_open.fetch_sub(1) == 1 && !world_used; }

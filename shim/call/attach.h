@@ -45,6 +45,9 @@ bool runtime_attached();
 /// Does MPI_COMM_WORLD exist (between MPI_Init's return and MPI_Finalize)?
 bool runtime_has_world();
 
+/// Calls of this rank that were recorded.
+uint64_t calls_made();
+
 /// What resil itself cost this rank so far: measured in MPI_Init and MPI_Finalize, and for the calls their number times
 /// the cost of one, measured in MPI_Init. Without writing the last report and the ring.
 double overhead_seconds();

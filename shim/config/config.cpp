@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kModeName[] = "RESIL_MODE";
 constexpr char kAddedMode[] = "RESIL_MODE+";
-constexpr char kConfName[] = "RESIL_CONF";
+constexpr char kConfName[] = "RESIL_CONF", kHelpName[] = "RESIL_HELP";
 /// Variables that resil's own programs set for each other; never reported as unknown.
 constexpr char kInternalPrefix[] = "RESIL_INTERNAL_";
 /// What module files of package managers (Spack, EasyBuild) set for any package; likewise.
@@ -43,6 +43,9 @@ constexpr ConfigEntry kCore[] = {
     {"RESIL_LOG", ConfigType::kChoice, "quiet|info|debug", "info",
      "What is printed on standard error: `quiet` only findings and errors, `info` one closing line more, `debug` notes "
      "for the developers of resil."},
+    {kHelpName, ConfigType::kSwitch, "", "0",
+     "Rank 0 prints this table on standard error in MPI_Init, and the job goes on. `resil help` prints it without a "
+     "job."},
     {kConfName, ConfigType::kText, "a file, or off", kSiteFile,
      "Settings of the site, below those of the environment, and limits to these: docs/INSTALL.md. Read once in "
      "MPI_Init. "
@@ -374,7 +377,7 @@ uint64_t config_hash() {
   for (size_t i = 0; i < table.count; ++i) {
     const Value& value = table.values[i];
     if (value.entry->type == ConfigType::kText || value.entry->type == ConfigType::kSignal) continue;
-    if (strcmp(value.entry->name, "RESIL_LOG") == 0) continue;
+    if (strcmp(value.entry->name, "RESIL_LOG") == 0 || strcmp(value.entry->name, kHelpName) == 0) continue;
     mix(value.entry->name);
     mix(value.text);
   }

@@ -73,7 +73,7 @@ ConfigValue config_at(size_t index);
 size_t config_warning_count();
 const char* config_warning(size_t index);
 
-/// Hash over names and values of all choices, numbers and switches but RESIL_LOG: what steers how ranks work together.
+/// Hash over names and values of all choices, numbers and switches but RESIL_LOG and RESIL_HELP: what steers how ranks work together.
 /// Texts (paths) and signals may differ between ranks and are left out. Equal on ranks that agree; never 0.
 uint64_t config_hash();
 

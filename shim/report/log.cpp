@@ -93,6 +93,11 @@ void log_raw(const char* text) {
   say(line, 0, text);
 }
 
+void log_text(const char* text) {
+  const iovec whole = {const_cast<char*>(text), strlen(text)};
+  put(&whole, 1);
+}
+
 void log_block(const char* text) {
   char newline[] = "\n";
   const iovec parts[] = {{newline, 1}, {const_cast<char*>(text), strlen(text)}, {newline, 1}};

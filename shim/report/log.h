@@ -19,6 +19,9 @@ void log_taken();
 /// TEXT and a newline, as it is. Async-signal-safe.
 void log_raw(const char* text);
 
+/// TEXT as it is, whole lines.
+void log_text(const char* text);
+
 /// Several lines: TEXT, which must not end with a newline, whole and in one write. An empty line comes first: what the
 /// program has written there may have left its line open, and nobody can tell. Async-signal-safe.
 void log_block(const char* text);

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "shim/abi/backend.h"
 #include "shim/base/version.h"
 #include "shim/call/attach.h"
@@ -172,6 +174,18 @@ const char* verdict(const char* outcome) {
   return complete ? "CLEAN" : "INCOMPLETE";
 }
 
+/// "1,234,567"
+void with_commas(uint64_t number, char (&text)[24]) {
+  char digits[24];
+  const int length = snprintf(digits, sizeof(digits), "%llu", static_cast<unsigned long long>(number));
+  int out = 0;
+  for (int i = 0; i < length && out + 2 < static_cast<int>(sizeof(text)); ++i) {
+    if (i > 0 && (length - i) % 3 == 0) text[out++] = ',';
+    text[out++] = digits[i];
+  }
+  text[out] = 0;
+}
+
 }  // namespace
 
 void report_final(const char* outcome) {
@@ -193,10 +207,17 @@ void report_final(const char* outcome) {
   if (ring_left) segment_leave(found_any);
   ring_left = false;
   if (runtime.rank > 0 || config_has("RESIL_LOG", "quiet")) return;
-  if (written)
+  if (written) {
+    char calls[24], share[16];
+    const double seconds =
+        static_cast<double>(runtime.header->realtime_sync_ns - runtime.header->realtime_start_ns) * 1e-9;
+    const uint64_t made = calls_made();
+    with_commas(made, calls);
+    snprintf(share, sizeof(share), "%.2g", seconds > 0 ? std::min(100.0, 100 * overhead_seconds() / seconds) : 0.0);
     log_format(messages::core::finished, verdict(outcome), config_text("RESIL_MODE"), runtime.size,
-               runtime.size == 1 ? "" : "s", runtime.header->mpi, outcome, last_words, runtime.directory);
-  else
+               runtime.size == 1 ? "" : "s", runtime.header->mpi, calls, made == 1 ? "" : "s", share, outcome,
+               last_words, runtime.directory);
+  } else
     log_format(messages::core::finished_without_reports, config_text("RESIL_MODE"), runtime.size,
                runtime.size == 1 ? "" : "s", runtime.header->mpi, outcome,
                directory_problem()[0] != 0 ? directory_problem() : "they could not be written");

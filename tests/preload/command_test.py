@@ -53,6 +53,20 @@ def in_effect():
     assert resil("env", "--set").stdout.decode() == "all variables have their defaults\n"
 
 
+def explained():
+    """`resil help`: every variable of the page, with its meaning; one of them by name."""
+    told = resil("help").stdout.decode()
+    _, _, variables = table()
+    assert re.findall(r"(?m)^(RESIL_\w+)$", told) == list(variables), told
+    words = " ".join(told.split())
+    for one in variables.values():
+        assert " ".join(one["description"].split()) in words, one
+    assert max(map(len, told.splitlines())) <= 100, told
+    done = resil("help", "hang", RESIL_HANG="abort")
+    assert done.stdout.decode().startswith("RESIL_HANG\n    Values: report, abort, off. Default: report.\n    "), done.stdout
+    assert resil("help", "NO_SUCH").returncode == 2
+
+
 def what_is_wrong():
     status, found, _ = table(RESIL_MODE="chekcsum", RESIL_TYPO="1")
     assert status == 1 and "did you mean checksum?" in found["error"] and "RESIL_TYPO" in found["warnings"][0], found
@@ -106,7 +120,7 @@ def site():
 
 def main():
     return run_checks([("env: every variable", every_variable), ("env: values in effect", in_effect),
-                       ("env: what is wrong", what_is_wrong), ("a site's file", site), ("run: settings that are not allowed", run_refuses)])
+                       ("env: what is wrong", what_is_wrong), ("help", explained), ("a site's file", site), ("run: settings that are not allowed", run_refuses)])
 
 
 if __name__ == "__main__":

@@ -69,9 +69,13 @@ def whole(result, size=RANKS):
 def clean(job):
     """One small file, whose last line of each rank is its report."""
     result = job.run(RESIL_MODE="checksum")
-    assert left(result.directory) == {"NODE", "launch.json", ".taken"}, left(result.directory)
+    assert left(result.directory) == {"NODE", "launch.json", "run.conf", ".taken"}, left(result.directory)
     assert not recorders(result.directory) and {one["ring"] for one in whole(result).values()} == {""}
     assert closing(result).startswith(f"resil: CLEAN: watch,checksum on {RANKS} ranks, "), result.text()
+    told = re.search(r"; (\d+) MPI calls on rank 0, set-up and recorder ([\d.e+-]+) % of its time \(estimate\); finished; ", closing(result))
+    rank0 = whole(result)[0]
+    assert told and int(told[1]) == sum(call["count"] for call in rank0["calls"].values()), (closing(result), rank0["calls"])
+    assert 0 < float(told[2]) <= 100, closing(result)
     assert re.search(r"; rank 0 checked \d+ of \d+ messages; reports in ", closing(result)), result.text()
     size = sum(os.path.getsize(os.path.join(result.directory, name)) for name in os.listdir(result.directory))
     assert size < 16384 * RANKS, size
@@ -84,10 +88,10 @@ def asked(job):
     """The recorders on demand, the reports of each rank on demand."""
     names = {f"rank-{rank:05}.ring" for rank in range(RANKS)}
     result = job.run(files="rings")
-    assert left(result.directory) == {"NODE", "launch.json", ".taken"} | names, left(result.directory)
+    assert left(result.directory) == {"NODE", "launch.json", "run.conf", ".taken"} | names, left(result.directory)
     whole(result)
     result = job.run(files="all")
-    assert left(result.directory) == {"launch.json"} | names | {f"rank-{rank:05}.json" for rank in range(RANKS)}, left(result.directory)
+    assert left(result.directory) == {"launch.json", "run.conf"} | names | {f"rank-{rank:05}.json" for rank in range(RANKS)}, left(result.directory)
     whole(result)
 
 

@@ -106,6 +106,35 @@ def site_file(place):
     assert len(named) == 2 and "(did you mean full?)" in named[0], result.text()  # by the command, and by rank 0
 
 
+def settings_kept(place):
+    """run.conf: what sh makes of it are the settings that were given, whatever is in them; origins stand above them."""
+    path, hook = os.path.join(place.path, "kept.conf"), "echo 'two  words' $HOME `id` \"%s\" # ä"
+    with open(path, "w", encoding="ascii") as file:
+        file.write("RESIL_HANG=abort\nRESIL_LOG=quiet\n")
+    result, _, _ = place.run("mpirun", "-n", "2", "./app", RESIL_CONF=path, RESIL_HANG_HOOK=hook, RESIL_LOG="info")
+    assert result.returncode == 0, result.text()
+    kept = os.path.join(result.directory, "run.conf")
+    with open(kept, encoding="utf-8") as file:
+        text = file.read()
+    parts = dict(part.split("\n", 1) for part in text.split("\n\n# ")[1:])
+    assert parts[path] == "RESIL_HANG=abort" and "RESIL_HANG_HOOK=" in parts["environment"], parts
+    assert "RESIL_LOG=info\n" in parts["environment"] and "RESIL_LOG" not in parts[path], parts
+    shell = subprocess.run(["sh", "-c", 'set -eu; set -a; . "$1"; exec env -0', "sh", kept], env={"PATH": os.environ["PATH"]},
+                           capture_output=True, check=True)
+    given = dict(line.split("=", 1) for line in shell.stdout.decode().split("\0") if line.startswith("RESIL_"))
+    assert given["RESIL_HANG_HOOK"] == hook and given["RESIL_HANG"] == "abort" and given["RESIL_CONF"] == path, given
+    assert "RESIL_GPU" not in given and "# RESIL_GPU=watch\n" in parts["default"], (given, parts)
+
+
+def help_once(place):
+    """RESIL_HELP=1: the table of `resil help`, by one rank, and nothing else is different."""
+    result, lines, _ = place.run("mpirun", "-n", "2", "./app", RESIL_HELP="1")
+    told = subprocess.run([sys.executable, TOOL, "help"], env={**os.environ, "RESIL_TOOL_LIBRARY": jobs.library()}, capture_output=True,
+                          check=True).stdout
+    assert len(told) > 4000 and result.stderr.count(told) == 1, result.text()
+    assert result.returncode == 0 and lines == ["%d %s quiet" % (rank, jobs.library()) for rank in (0, 1)], result.text()
+
+
 def site_directory(place):
     """Reports of all jobs in one directory of the site: one each, and nothing is said of it but the closing line."""
     reports_of_all, path = os.path.join(place.path, "all"), os.path.join(place.path, "dir.conf")
@@ -131,6 +160,8 @@ def main(mpi, *others):
     place = Place(mpi)
     return run_checks([
         ("mpirun", lambda: watched(place, "mpirun", "-n", "2")),
+        ("run.conf", lambda: settings_kept(place)),
+        ("RESIL_HELP", lambda: help_once(place)),
         ("-n chooses the launcher", lambda: watched(place, "-n", "2")),
         ("the status is the job's", lambda: status_is_the_job_s(place)),
         ("two programs", lambda: two_programs(place)),
