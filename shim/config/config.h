@@ -73,8 +73,9 @@ ConfigValue config_at(size_t index);
 size_t config_warning_count();
 const char* config_warning(size_t index);
 
-/// Hash over names and values of all choices, numbers and switches but RESIL_LOG and RESIL_HELP: what steers how ranks work together.
-/// Texts (paths) and signals may differ between ranks and are left out. Equal on ranks that agree; never 0.
+/// Hash over names and values of all choices, numbers and switches but RESIL_LOG and RESIL_HELP: what steers how ranks
+/// work together. Texts (paths) and signals may differ between ranks and are left out. Equal on ranks that agree; never
+/// 0.
 uint64_t config_hash();
 
 /// Writes the documentation table (variable, values, default, meaning) in Markdown. Needs config_load before.
