@@ -83,13 +83,15 @@ void Symbols::reset() {
   object_count_ = 0;
   name_limit_ = SIZE_MAX;
   for (Entry& entry : entries_) entry.address = 0;
+  search_limit_ = ~uint64_t{0};
 }
 
 bool Symbols::search(uint64_t address, const Object& object, Entry* entry) {
   Tables tables;
   if (!read_tables(reader_, object, &tables)) return false;
   const uint64_t most = (tables.end - tables.symbols) / sizeof(Symbol), told = count_symbols(reader_, tables);
-  const uint64_t count = told < most ? told : most;
+  uint64_t count = told < most ? told : most;
+  if (count > search_limit_) count = search_limit_;
   for (uint64_t i = 1; i < count; ++i) {
     Symbol symbol;
     if (!reader_.load(tables.symbols + i * sizeof symbol, &symbol)) return false;

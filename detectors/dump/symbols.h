@@ -22,6 +22,8 @@ class Symbols {
   void reset();
   /// Cuts names after `limit` bytes from now on (C++ names are long), until `reset`.
   void limit_names(size_t limit) { name_limit_ = limit; }
+  /// Looks at so many symbols of an object at most from now on, until `reset`.
+  void limit_search(uint64_t symbols) { search_limit_ = symbols; }
   /// Writes "name+0xoff (object)", "object+0xoff" or "0xaddress". `call_site`: the address is a return address, so
   /// the instruction before it is what is looked up. Async-signal-safe.
   void put(SafeText& text, uint64_t address, bool call_site);
@@ -48,6 +50,7 @@ class Symbols {
   Object objects_[kObjects];
   uint32_t object_count_;
   size_t name_limit_;
+  uint64_t search_limit_;
   char name_[512];
 };
 

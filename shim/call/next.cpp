@@ -9,6 +9,9 @@
 
 #include <atomic>
 
+// Of the linker: where this library begins and ends in memory.
+extern "C" [[gnu::visibility("hidden")]] char __ehdr_start[], _end[];
+
 namespace resil {
 
 namespace {
@@ -22,18 +25,6 @@ struct Place {
   std::atomic<void*> function;
 };
 constinit Place places[kPlaces];
-
-const void* base_of(const void* address) {
-  Dl_info info;
-  return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
-}
-
-/// As defined by an object other than this one.
-void* foreign(void* handle, const char* name) {
-  void* function = dlsym(handle, name);
-  return function != nullptr && base_of(function) != base_of(reinterpret_cast<const void*>(&next_function)) ? function
-                                                                                                            : nullptr;
-}
 
 struct Walk {
   const char* name;
@@ -68,6 +59,11 @@ void* look_up(const char* name, const void* return_address) {
 }
 
 }  // namespace
+
+void* foreign(void* handle, const char* name) {
+  char* address = static_cast<char*>(dlsym(handle, name));
+  return address >= __ehdr_start && address < _end ? nullptr : address;
+}
 
 void* next_in_order(const char* name) { return foreign(RTLD_NEXT, name); }
 

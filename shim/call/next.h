@@ -10,6 +10,9 @@ namespace resil {
 /// library in the process. Null: there is none. A few loads after the first call from a place.
 void* next_function(const char* name, const void* return_address);
 
+/// What dlsym finds, unless it is this library's own; null: nothing else.
+void* foreign(void* handle, const char* name);
+
 /// The next one in the global order only; looked up each time.
 void* next_in_order(const char* name);
 

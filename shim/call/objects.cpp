@@ -22,38 +22,19 @@ namespace resil {
 
 namespace {
 
-struct Object {
-  uint64_t start, end, bias;
-  const char* path;
-};
-
-/// The mapped object that holds `address`. Its extent is read from its program headers.
-bool find_object(uint64_t address, Object* object) {
-  Dl_info info;
-  link_map* map = nullptr;
-  if (dladdr1(reinterpret_cast<void*>(address), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr)
-    return false;
-  auto* header = static_cast<const ElfW(Ehdr)*>(info.dli_fbase);
-  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
-  auto* segments = reinterpret_cast<const ElfW(Phdr)*>(reinterpret_cast<const char*>(header) + header->e_phoff);
-  object->start = reinterpret_cast<uint64_t>(info.dli_fbase);
-  object->end = object->start;
-  object->bias = map->l_addr;
-  for (unsigned i = 0; i < header->e_phnum; ++i)
-    if (segments[i].p_type == PT_LOAD && map->l_addr + segments[i].p_vaddr + segments[i].p_memsz > object->end)
-      object->end = map->l_addr + segments[i].p_vaddr + segments[i].p_memsz;
-  object->path = map->l_name[0] != 0 ? map->l_name : runtime.header->executable;
+/// As extent_of(), the program by its path.
+bool find_object(uint64_t address, Extent* object) {
+  if (!extent_of(address, object)) return false;
+  if (object->path[0] == 0) object->path = runtime.header->executable;
   return true;
 }
 
 /// Does the object itself (not one that it depends on) define the symbol?
-bool defines(void* handle, const Object& object, const char* symbol) {
-  auto address = reinterpret_cast<uint64_t>(dlsym(handle, symbol));
-  return address >= object.start && address < object.end;
+bool defines(void* handle, const Extent& object, const char* symbol) {
+  return object.holds(reinterpret_cast<uint64_t>(dlsym(handle, symbol)));
 }
 
-SiteClass classify(const Object& object) {
+SiteClass classify(const Extent& object) {
   const char* base = strrchr(object.path, '/');
   base = base != nullptr ? base + 1 : object.path;
   if (strncmp(base, "mca_", 4) == 0)
@@ -105,7 +86,7 @@ uint64_t hash_of(const char* path) {
 
 /// Adds the object to the ring's list once; the list is what offline symbolisation has. Returns how far away its sites
 /// are.
-uint64_t list_object(const Object& object) {
+uint64_t list_object(const Extent& object) {
   bool reused = false;
   for (uint32_t i = 0; i < runtime.module_count && i < kListed; ++i) {
     ring::Module& module = runtime.modules[i];
@@ -130,11 +111,28 @@ uint64_t list_object(const Object& object) {
 }
 
 bool there_still(uint64_t start, uint64_t end, uint64_t path) {
-  Object object;
+  Extent object;
   return find_object(start, &object) && object.start == start && object.end == end && hash_of(object.path) == path;
 }
 
 }  // namespace
+
+bool extent_of(uint64_t address, Extent* extent) {
+  Dl_info info;
+  link_map* map = nullptr;
+  if (dladdr1(reinterpret_cast<void*>(address), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
+      map == nullptr)
+    return false;
+  auto* header = static_cast<const ElfW(Ehdr)*>(info.dli_fbase);
+  if (memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
+  auto* segments = reinterpret_cast<const ElfW(Phdr)*>(reinterpret_cast<const char*>(header) + header->e_phoff);
+  const auto start = reinterpret_cast<uint64_t>(info.dli_fbase);
+  *extent = {start, start, map->l_addr, map->l_name};
+  for (unsigned i = 0; i < header->e_phnum; ++i)
+    if (segments[i].p_type == PT_LOAD && map->l_addr + segments[i].p_vaddr + segments[i].p_memsz > extent->end)
+      extent->end = map->l_addr + segments[i].p_vaddr + segments[i].p_memsz;
+  return true;
+}
 
 std::atomic<uint32_t> objects_unloaded;
 
@@ -147,7 +145,7 @@ CodeObject object_at(uint64_t address) {
     std::atomic_thread_fence(std::memory_order_acquire);
     if (known.start.load(std::memory_order_relaxed) == start) return found;
   }
-  Object object;
+  Extent object;
   if (!find_object(address, &object)) return {0, 0, 0, SiteClass::kUnknown};
   CodeObject found = {object.start, object.end, 0, classify(object)};
   SpinGuard guard(lock);  // two threads would fill one place

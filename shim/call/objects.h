@@ -12,6 +12,16 @@
 
 namespace resil {
 
+/// The mapped object that holds `address`, by its program headers. Asks the loader, which looks through all symbols of
+/// the object: some microseconds each time.
+struct Extent {
+  uint64_t start, end;
+  uint64_t bias;  ///< what its addresses in the file lie beneath those in memory
+  const char* path;  ///< as the loader has it: "" for the program itself
+  bool holds(uint64_t address) const { return address - start < end - start; }
+};
+bool extent_of(uint64_t address, Extent* extent);
+
 /// A mapped object. kUnknown: none is there (generated code).
 struct CodeObject {
   uint64_t start, end;

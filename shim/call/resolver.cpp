@@ -13,6 +13,8 @@
 
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
+#include "shim/call/next.h"
+#include "shim/call/objects.h"
 #include "shim/call/resolver.h"
 #include "shim/messages.h"
 #include "shim/report/log.h"
@@ -33,48 +35,34 @@ namespace {
 // be the caller's, in whose dependencies the library was found.
 void* mpi_handle;
 
-uint64_t object_base(const void* address) {
-  Dl_info info;
-  return dladdr(address, &info) != 0 ? reinterpret_cast<uint64_t>(info.dli_fbase) : 0;
-}
-
-uint64_t own_base() { return object_base(reinterpret_cast<const void*>(&resil_resolve)); }
-
-/// `name` as defined by an object other than this one, else null.
-void* foreign(void* handle, const char* name) {
-  void* address = dlsym(handle, name);
-  return address != nullptr && object_base(address) != own_base() ? address : nullptr;
-}
-
 /// Objects whose functions the slots hold. They stay loaded: who has called through a slot may close the MPI and load
 /// it again, and the slots would lead nowhere.
 struct Kept {
-  uint64_t bases[8];
+  Extent extents[8];
   unsigned count;
 } kept;
 
-/// As foreign(); what defines it stays loaded.
+/// As foreign(); what defines it stays loaded. Of a thousand names: the loader is asked once an object.
 void* foreign_kept(void* handle, const char* name) {
-  void* address = dlsym(handle, name);
-  Dl_info info;
-  if (address == nullptr || dladdr(address, &info) == 0) return nullptr;
-  const auto base = reinterpret_cast<uint64_t>(info.dli_fbase);
-  if (base == own_base()) return nullptr;
+  void* function = foreign(handle, name);
+  const auto address = reinterpret_cast<uint64_t>(function);
+  if (function == nullptr) return nullptr;
   for (unsigned i = 0; i < kept.count; ++i) {
-    if (kept.bases[i] == base) return address;
+    if (kept.extents[i].holds(address)) return function;
   }
-  if (kept.count < sizeof(kept.bases) / sizeof(kept.bases[0])) {
-    kept.bases[kept.count++] = base;
-    if (info.dli_fname != nullptr && info.dli_fname[0] != 0)
-      static_cast<void>(dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD));
+  Extent extent;
+  if (!extent_of(address, &extent)) return nullptr;
+  if (kept.count < sizeof(kept.extents) / sizeof(kept.extents[0])) {
+    kept.extents[kept.count++] = extent;
+    if (extent.path[0] != 0) static_cast<void>(dlopen(extent.path, RTLD_LAZY | RTLD_NOLOAD));
   }
-  return address;
+  return function;
 }
 
 struct Walk {
   void* handles[8];
   unsigned found;
-  uint64_t bases[8];
+  const void* addresses[8];
 };
 
 /// Collects the objects that themselves define PMPI_Init: the MPI libraries of this process.
@@ -83,14 +71,13 @@ int visit_object(dl_phdr_info* info, size_t, void* data) {
   if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0 || walk->found == 8) return 0;
   void* handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return 0;
-  void* address = dlsym(handle, "PMPI_Init");
-  uint64_t base = address != nullptr ? object_base(address) : 0;
-  bool known = base == 0 || base == own_base();
-  for (unsigned i = 0; i < walk->found; ++i) known = known || walk->bases[i] == base;
+  const void* address = foreign(handle, "PMPI_Init");
+  bool known = address == nullptr;
+  for (unsigned i = 0; i < walk->found; ++i) known = known || walk->addresses[i] == address;
   if (known) {
     dlclose(handle);
   } else {
-    walk->bases[walk->found] = base;
+    walk->addresses[walk->found] = address;
     walk->handles[walk->found++] = handle;
   }
   return 0;

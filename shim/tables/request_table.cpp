@@ -9,6 +9,7 @@
 
 #include "shim/abi/backend.h"
 #include "shim/abi/request_failure.h"
+#include "shim/base/readable.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
@@ -206,6 +207,11 @@ uint64_t keep_duplicate(const Event& e) {
   return 0;
 }
 
+/// Null: an MPI of the standard ABI wrote it in the call, as MPICH does, and the program's variable is gone by now.
+uint64_t written_later(void* place) {
+  return readable(reinterpret_cast<uint64_t>(place)) == Readable::kNo ? backend->comm_null() : request_handle(place, 0);
+}
+
 /// `lost`: freed, or failed, and then nobody knows what the handle is; the communicator is seen once it is used.
 void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
   PendingDuplicate found;
@@ -216,7 +222,7 @@ void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
   }
   const uint64_t handle = lost                ? backend->comm_null()
                           : found.handle != 0 ? found.handle
-                                              : request_handle(found.new_comm, 0);
+                                              : written_later(found.new_comm);
   if (handle == backend->comm_null()) return;
   object_made_at(MpiObject::kCommunicator, handle, found.how, found.site);
   comm_register_new(thread, handle, found.derived, found.parent, found.how);

@@ -5,12 +5,12 @@
 // no permission, takes no lock for a present page), else process_vm_readv on ourselves. May touch: nothing else.
 #include "shim/runtime/stacks/memory.h"
 
-#include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "shim/base/readable.h"
 #include "shim/runtime/stacks/objects.h"
 
 namespace resil::stacks {
@@ -22,7 +22,7 @@ constexpr uint64_t kPage = 4096;
 enum class Probe { kNone, kMask, kCopy };
 Probe probe = Probe::kNone;
 
-bool probe_mask(uint64_t page) { return syscall(SYS_rt_sigprocmask, ~0, page, nullptr, 8) == -1 && errno == EINVAL; }
+bool probe_mask(uint64_t page) { return resil::readable(page) == Readable::kYes; }
 
 bool probe_copy(uint64_t page) {
   uint64_t word;
