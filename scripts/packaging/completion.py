@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion for bash (and zsh with bashcompinit) from an argparse tree. A pure function."""
+"""Completion for bash (and zsh with bashcompinit) and for fish from an argparse tree. Pure functions."""
 from __future__ import annotations
 
 import argparse
@@ -54,3 +54,48 @@ def bash(parser: argparse.ArgumentParser) -> str:
             lines.append("      esac")
         lines.append("      ;;")
     return "\n".join(lines) + "\n" + TAIL
+
+
+FISH = """\
+# Written from the command's own arguments by scripts/packaging/manual.py. Do not edit.
+set -l commands %s
+complete -c resil -n "not __fish_seen_subcommand_from $commands" -f
+"""
+
+
+def _quoted(text: str) -> str:
+    """For fish: within single quotes a backslash and a quote are escaped."""
+    return "'%s'" % text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _first(text: str) -> str:
+    """What stands behind an offered word: the first clause of its help."""
+    return (text or "").replace("%%", "%").split(";")[0].split(": ")[0][:80]
+
+
+def fish(parser: argparse.ArgumentParser) -> str:
+    commands = roff.subparsers(parser)
+    lines = [FISH % " ".join(commands)]
+
+    def option(action, when):
+        words = ["-n", when]
+        for word in action.option_strings:
+            words += ["-l", word[2:]] if word.startswith("--") else ["-s" if len(word) == 2 else "-o", word[1:]]
+        if action.choices:
+            words += ["-x", "-a", _quoted(" ".join(str(choice) for choice in action.choices))]
+        elif action.nargs != 0:
+            words.append("-r")
+        lines.append("complete -c resil %s -d %s" % (" ".join(words), _quoted(_first(action.help))))
+
+    def options(of, when):
+        for action in of._actions:
+            if action.option_strings and action.help != argparse.SUPPRESS:
+                option(action, when)
+
+    nothing = '"not __fish_seen_subcommand_from $commands"'
+    for name, (line, _) in commands.items():
+        lines.append("complete -c resil -n %s -a %s -d %s" % (nothing, name, _quoted(_first(line))))
+    options(parser, nothing)
+    for name, (_, sub) in commands.items():
+        options(sub, '"__fish_seen_subcommand_from %s"' % name)
+    return "\n".join(lines) + "\n"

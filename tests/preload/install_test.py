@@ -157,6 +157,21 @@ def completion(tree):
     output("shellcheck", "-s", "bash", script)
 
 
+def completion_of_fish(tree):
+    """Asked as the shell itself does; in a home of its own."""
+    script = tree.path("share", "fish", "vendor_completions.d", "resil.fish")
+    need("fish")
+    output("fish", "--no-execute", script)
+
+    def offered(line):
+        said = output("fish", "--private", "-c", 'source "$argv[1]"; complete --do-complete "$argv[2]"', script, line)
+        return [one.split("\t")[0] for one in said.splitlines()]
+    assert {"report", "recording"} <= set(offered("resil re")) and "dump" not in offered("resil re"), offered("resil re")
+    assert offered("resil dump --sig") == ["--signal-only"], offered("resil dump --sig")
+    assert offered("resil smoke --memory de") == ["device"], offered("resil smoke --memory de")
+    assert "--otf2" in offered("resil export --o") and "--otf2" not in offered("resil report --o"), offered("resil export --o")
+
+
 def recipes(version):
     """Each says this version, and is at least well-formed."""
     with open(os.path.join(PACKAGING, "spack", "package.py"), encoding="utf-8") as file:
@@ -189,7 +204,7 @@ def main(build, version, *mpis):
          ("pkg-config", lambda: pkg_config(tree, version)),
          ("CMake", lambda: cmake(tree, version)),
          ("manual pages", lambda: manual(tree)),
-         ("completion", lambda: completion(tree)),
+         ("completion", lambda: completion(tree)), ("completion of fish", lambda: completion_of_fish(tree)),
          ("recipes of package managers", lambda: recipes(version))])
 
 
