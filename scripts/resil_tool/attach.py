@@ -8,14 +8,19 @@ import os
 import secrets
 import time
 
-from . import process
+from . import layout, process
 from .job import LiveRing, same_directory
 from .records import Directory, Problem, Rank, of_launch
 from .ring import Ring, RingError
 from .text import clean
-from .wording import describe
+from .wording import describe, polls
 
+SECOND_LOOK = 0.002  # seconds
 ABORTED_RINGS = 16  # their reports are final; the ring is opened only to tell where MPI_Abort was called
+
+
+def _is_run_of_polls(call) -> bool:
+    return bool(call.flags & layout.FLAG_FOLDED) and call.repeat > 1 and not call.seconds and polls(call.name)
 
 
 def fill_from_ring(rank: Rank, ring: Ring) -> None:
@@ -39,6 +44,12 @@ def fill_from_ring(rank: Rank, ring: Ring) -> None:
         rank.call = describe(call)
         rank.site = ring.locate(call.site) if call.site else None
         rank.since = call.start if current or call.start is None else call.start + (call.seconds or 0)
+        if not current and _is_run_of_polls(call) and ring.process_lives():
+            # A run of polls has no end before another call ends it: whether it still goes on, a second look tells.
+            time.sleep(SECOND_LOOK)
+            again = ring.last_call()
+            rank.inside = bool(again and again.start == call.start and again.repeat != call.repeat)
+            rank.since = call.start if rank.inside else None
     elif rank.phase == "starting":
         rank.call, rank.inside, rank.since = "MPI_Init", True, rank.start_time
     seen = [t for t in (header.realtime_sync_ns / 1e9, rank.since, last.start if last else None) if t]

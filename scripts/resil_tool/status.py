@@ -19,6 +19,7 @@ from .job import Usage
 from .records import Rank
 from .ring import Ring, RingError
 from .text import WIDTH, bytes_text, clean, clip, colour, integer, plural, rank_set, ranks_phrase, seconds_text, wrap
+from .wording import polls
 
 LABEL = 11
 MOST_LINES = 12   # groups of ranks
@@ -160,10 +161,6 @@ def compare(job: jobs.Job, both: dict) -> dict:
             "calls": [dict(zip(("name", "per_second", "seconds_per_second", "bytes_per_second"), (name, *value)))
                       for name, value in sorted(calls.items(), key=lambda item: (-item[1][1], -item[1][0]))],
             "ranks": ranks, "sites": sites}
-
-
-def polls(name: str) -> bool:
-    return name.startswith(("MPI_Test", "MPI_Iprobe", "MPI_Improbe", "MPI_Request_get_status", "MPI_Parrived"))
 
 
 def _name_places(told: dict, both: dict, known: dict):

@@ -46,6 +46,11 @@ def describe(call) -> str:
     return words
 
 
+def polls(name: str) -> bool:
+    """Calls that programs repeat in vain: they are no progress."""
+    return name in ("MPI_Wtime", "MPI_Wtick") or name.startswith(("MPI_Test", "MPI_Iprobe", "MPI_Improbe", "MPI_Request_get_status", "MPI_Parrived"))
+
+
 def peer_words(peer: int) -> str:
     if peer == layout.K_NO_PEER:
         return ""

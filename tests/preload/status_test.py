@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
     MPI_Irecv(&more, 1, MPI_INT, 0, 5, MPI_COMM_WORLD, &request);
     while (!flag) {
       MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
-      usleep(100);
+      if (argc < 4) usleep(100);
     }
   }
   return MPI_Finalize();
@@ -51,10 +51,10 @@ int main(int argc, char** argv) {
 class Job:
     """A job that goes on until `end`."""
 
-    def __init__(self, mpi, place, what):
+    def __init__(self, mpi, place, what, *more):
         self.file, self.directory = os.path.join(jobs.scratch(), "end"), os.path.join(jobs.scratch(), "report")
         environment = jobs.rank_environment(True, self.directory, {"RESIL_LOG": "quiet", "RESIL_HANG_NOTICE": "0"})
-        self.job = jobs.Running(jobs.launcher(mpi, 2, environment) + [os.path.join(place, "app"), what, self.file], self.directory)
+        self.job = jobs.Running(jobs.launcher(mpi, 2, environment) + [os.path.join(place, "app"), what, self.file, *more], self.directory)
 
     def status(self, *words):
         return patience.run([sys.executable, TOOL, "status", "--interval", "0.3", *words, self.directory], capture_output=True,
@@ -109,6 +109,22 @@ def polls(mpi, place):
     job.end()
 
 
+def polls_without_a_pause(mpi, place):
+    """A rank that tests a million times a second is in MPI_Test, never "outside MPI for 3.63 s", as it is between two tests."""
+    job = Job(mpi, place, "poll", "fast")
+    job.until(lambda found: found["verdict"] == "POLLING")
+    seen = []
+    for _ in range(12):
+        done = patience.run([sys.executable, TOOL, "report", "--json", job.directory], capture_output=True, timeout=60,
+                            env=jobs.clean_environment())
+        rank = json.loads(done.stdout)["ranks"][1]
+        seen.append((rank["inside_mpi"], rank["since"]))
+        assert rank["call"].startswith("MPI_Test") and "times in a row" in rank["call"], rank
+        assert rank["inside_mpi"] or rank["since"] is None, rank  # a second look may meet it where no processor is its own
+    assert any(inside for inside, _ in seen), seen
+    job.end()
+
+
 def watched(mpi, place):
     """--watch, one object a line, until the job ends."""
     job = Job(mpi, place, "move")
@@ -128,7 +144,8 @@ def main(mpi):
         file.write(APP)
     subprocess.run([os.path.join(place, "bin", "mpicc"), "-o", "app", "app.c"], cwd=place, check=True)
     return run_checks([(name, lambda check=check: check(mpi, place)) for name, check in (
-        ("moves", moves), ("stands still", stands), ("polls", polls), ("watched until it ends", watched))], side_by_side=2)
+        ("moves", moves), ("stands still", stands), ("polls", polls),
+        ("polls without a pause", polls_without_a_pause), ("watched until it ends", watched))], side_by_side=2)
 
 
 if __name__ == "__main__":
