@@ -29,7 +29,10 @@ using namespace resil::hang;
 namespace {
 
 constexpr uint32_t kPart = 256;
-constexpr uint16_t kMerged = 1, kAppended = 2;
+constexpr uint32_t kRanks = 4, kState = 450;  ///< ranks a node, and bytes of a state in a job that hangs
+constexpr uint16_t kMerged = 1, kAppended = 2, kStates = 3, kFew = 4;
+/// The rounds of an answer to `resil why`: summary, states, counters of messages, states once more, names.
+constexpr uint16_t kAnswerRounds[] = {kMerged, kStates, kFew, kStates, kFew};
 
 struct Shared {
   std::atomic<uint32_t> stopped, dead;  ///< node numbers; kNoNode: none
@@ -51,9 +54,10 @@ struct Finish {
   uint32_t bytes = 0, unanswered = 0, first = kNoNode;
 };
 
-uint32_t answer(void*, uint16_t, const void*, uint32_t, void* room, uint32_t) {
-  memset(room, 1, kPart);
-  return kPart;
+uint32_t answer(void*, uint16_t kind, const void*, uint32_t, void* room, uint32_t) {
+  const uint32_t bytes = kind == kStates ? kRanks * kState : kind == kFew ? kPart / 2 : kPart;
+  memset(room, 1, bytes);
+  return bytes;
 }
 
 bool merge(void*, uint16_t kind, void* accumulated, uint32_t* bytes, uint32_t room, const void* incoming,
@@ -217,6 +221,27 @@ void print_rounds(Leaders& leaders, const char* name, uint16_t kind, uint32_t mi
   fflush(stdout);
 }
 
+/// Milliseconds of all rounds of an answer; how many of them missed others than `expected`.
+double ask_why(Leaders& leaders, uint32_t expected, uint32_t* partial) {
+  const double began = seconds();
+  for (const uint16_t kind : kAnswerRounds) {
+    uint32_t unexpected;
+    ask(leaders, kind, expected, &unexpected);
+    *partial += unexpected != 0;
+  }
+  return (seconds() - began) * 1e3;
+}
+
+void print_answers(Leaders& leaders, const char* name, uint32_t missing, uint32_t count) {
+  std::vector<double> times;
+  uint32_t partial = 0;
+  for (uint32_t i = 0; i < count; ++i) times.push_back(ask_why(leaders, missing, &partial));
+  std::sort(times.begin(), times.end());
+  printf("%s_median %.0f ms\n%s_greatest %.0f ms\n", name, times[times.size() / 2], name, times.back());
+  if (partial > 0) printf("%s_partial %u rounds\n", name, partial);
+  fflush(stdout);
+}
+
 uint64_t difference(Leaders& leaders, uint32_t processes, double wait) {
   const auto tell = [&] {
     shared->told = 0;
@@ -283,6 +308,7 @@ int main(int argc, char** argv) {
   ask(leaders, kMerged, 0);
   print_rounds(leaders, "round_256_bytes", kMerged, 0, rounds);
   print_rounds(leaders, "round_256_bytes_a_node", kAppended, 0, rounds);
+  print_answers(leaders, "answer", 0, rounds / 4 + 1);
 
   constexpr double kIdle = 10;
   const uint64_t bytes = difference(leaders, processes, kIdle);
@@ -293,6 +319,17 @@ int main(int argc, char** argv) {
   until(leaders, 0.2, [] { return false; });
   printf("round_leaf_stopped %.0f ms\n", ask(leaders, kMerged, 1) * 1e3);
   printf("next_round_leaf_stopped %.2f ms\n", ask(leaders, kMerged, 1) * 1e3);
+  shared->stopped = kNoNode;
+  const auto all_are_back = [&] {
+    overlay_ask(leaders.root(), kMerged, "", 0, seconds() + 30);
+    return until(leaders, 2, [&] { return leaders.finish.unanswered == 0; });
+  };
+  if (!until(leaders, 30, all_are_back)) fail("the stopped node did not come back");
+  shared->stopped = count - 2;  // another leaf, while an answer is asked for
+  until(leaders, 0.2, [] { return false; });
+  uint32_t partial = 0;
+  printf("answer_leaf_stopped %.0f ms\n", ask_why(leaders, 1, &partial));
+  if (partial > 0) printf("answer_leaf_stopped_partial %u rounds\n", partial);
   shared->stopped = kNoNode;
   if (!until(leaders, 30, [&] {
         overlay_ask(leaders.root(), kMerged, "", 0, seconds() + 30);
