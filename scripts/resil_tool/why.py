@@ -173,6 +173,7 @@ def judge(job, rings: list, answers: dict, both: dict) -> dict:
                 evidence=[text(line, 1000) for line in items(answer.get("evidence"))[:64]], quiet=number(answer.get("quiet")),
                 culprits=rank_list(answer.get("culprit_ranks")), victims=rank_list(answer.get("victim_ranks")),
                 unanswered=rank_list(answer.get("unanswered")), edges=items(answer.get("edges"))[:1024],
+                errors=[one for one in items(answer.get("errors"))[:64] if isinstance(one, dict)],
                 culprit_count=integer(answer.get("culprit_count")), victim_count=integer(answer.get("victim_count")),
                 nodes=integer(answer.get("nodes")), new_finding=bool(answer.get("new_finding")))
     states = {integer(one.get("rank")): one for one in items(answer.get("ranks")) if isinstance(one, dict)}
@@ -311,6 +312,8 @@ def render(told: dict) -> list[str]:
         row("", "and %s in other places (--json lists them)" % plural(sum(one["count"] for one in told["places"][MOST_LINES:]), "rank"))
     for i, line in enumerate(edge_lines(told["edges"])[:6] if told["verdict"] != "moving" else []):
         row("waits" if i == 0 else "", line, 2)
+    for i, line in enumerate(error_lines(told.get("errors", []))[:4] if told["verdict"] != "moving" else []):
+        row("timers" if i == 0 else "", line, 2)
     if told.get("stacks"):
         out.append("stacks of all threads (ranks, outermost first)")
         out += ["  " + clean(line, WIDTH + 20) for line in remote_stacks.lines(told["stacks"])]
@@ -352,4 +355,20 @@ def edge_lines(edges: list) -> list[str]:
             out.append("%s %s for %s: %s" % (ranks_phrase([(0, rank) for rank in begin]), "waits" if len(begin) == 1 else "wait",
                                             ranks_phrase([(0, rank) for rank in to]) if to else "nobody that is known",
                                             waits.edge_words(edge)))
+    return out
+
+
+def error_lines(errors: list) -> list[str]:
+    """Waits that last longer than their kind usually does, by whom they wait for: "ranks 0,2-3 for rank 1: receive, other node, 12 s (limit 5 s);
+    rank 1 is computing"."""
+    out = []
+    for one in errors:
+        number_of = one.get("destination")
+        whom = "rank %d" % number_of if isinstance(number_of, int) else "any rank"
+        follows = one.get("follows")
+        out.append("%s for %s: %s, %s, %s (limit %s); %s" % (
+            text(one.get("sources"), 100), whom, text(one.get("type"), 20), text(one.get("distance"), 20), seconds_text(number(one.get("seconds"))),
+            seconds_text(number(one.get("threshold"))), "follows from rank %d" % follows if isinstance(follows, int) else
+            "%s %s" % (whom, "is " + text(one.get("status"), 20) if text(one.get("status")) not in ("not delivered", "open") else
+                       {"not delivered": "has sent it, or posted its receive", "open": "may end it"}[text(one.get("status"))])))
     return out

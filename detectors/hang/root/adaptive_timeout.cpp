@@ -8,6 +8,7 @@
 #include "detectors/hang/reader/watch.h"
 #include "detectors/hang/root/hang_log.h"
 #include "detectors/hang/root/root_verdict.h"
+#include "detectors/hang/root/wait_errors.h"
 #include "shim/base/hash.h"
 
 namespace resil::hang {
@@ -22,6 +23,7 @@ uint64_t kind_of(const RankState& state) {
 
 void ended(Root& root, Waited& waited) {
   if (waited.kind != 0) root.timeouts.ended(waited.kind, waited.seconds);
+  if (waited.timer != 0) root.timers.ended(waited.timer, waited.seconds);
   waited = {};
 }
 
@@ -49,6 +51,7 @@ void learn_timeouts(Root& root) {
       ended(root, waited);
       waited.instance = wait.instance;
       waited.kind = kind_of(*state);
+      waited.timer = timer_of(root, *state);
     }
     waited.seconds =
         wait.entered_ns != 0 && now > wait.entered_ns ? static_cast<double>(now - wait.entered_ns) * 1e-9 : 0;

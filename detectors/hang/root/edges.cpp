@@ -22,12 +22,6 @@ const Membership* memberships_of(const RankState& state) {
   return reinterpret_cast<const Membership*>(parts_of(state) + state.part_count);
 }
 
-bool has_not_come(const RankState* state, uint64_t comm, uint64_t sequence) {
-  for (uint32_t i = 0; state != nullptr && i < state->comm_count; ++i)
-    if (const Membership& of = memberships_of(*state)[i]; of.comm == comm) return of.sequence < sequence;
-  return false;
-}
-
 bool waits_in(const RankState* state, uint64_t comm, uint64_t sequence) {
   for (uint32_t i = 0; state != nullptr && i < state->part_count; ++i)
     if (const Part& part = parts_of(*state)[i];
@@ -93,6 +87,12 @@ void single(JsonWriter& json, Root& root, int32_t rank, const Part& part) {
 }
 
 }  // namespace
+
+bool has_not_come(const RankState* state, uint64_t comm, uint64_t sequence) {
+  for (uint32_t i = 0; state != nullptr && i < state->comm_count; ++i)
+    if (const Membership& of = memberships_of(*state)[i]; of.comm == comm) return of.sequence < sequence;
+  return false;
+}
 
 void write_edges(JsonWriter& json, Root& root) {
   uint64_t seen[kMostWaves][2];

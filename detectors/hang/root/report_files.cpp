@@ -11,6 +11,7 @@
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/watch.h"
 #include "detectors/hang/root/edges.h"
+#include "detectors/hang/root/wait_errors.h"
 #include "shim/base/version.h"
 #include "shim/call/runtime.h"
 #include "shim/model/calls.h"
@@ -133,6 +134,7 @@ void write_json(Root& root, HangFile kind, const char* action, uint64_t now, int
   writer.text("action", action);
   if (kind == HangFile::kWhy) question_members(writer, root);
   write_edges(writer, root);
+  write_errors(writer, root);
   writer.begin_array("unanswered");
   for (uint32_t i = 0; i < root.states.count; ++i)
     if (root.states.by_rank[i] == nullptr) writer.integer(nullptr, i);

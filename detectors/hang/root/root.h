@@ -45,6 +45,7 @@ struct Silence {
 /// The call in which a rank was last seen to wait.
 struct Waited {
   uint64_t instance, kind;
+  uint64_t timer;  ///< by what is waited for and how far away it is (wait_errors.h)
   double seconds;
 };
 
@@ -95,6 +96,7 @@ struct Root {
   stats::RankState *marks, *progress;  ///< one a rank
   JobStates states;
   stats::AdaptiveTimeout timeouts;
+  stats::AdaptiveTimeout timers;  ///< by type and distance
   Waited* waited;  ///< one a rank
   Mismatch* mismatch;
   CallCpu* call_cpu;  ///< one a rank
