@@ -2,12 +2,15 @@
 //
 // What the root and the leaders of nodes make of numbers: ranges, sums of samples, records that came over the wire.
 
+#include <sys/stat.h>
+#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "detectors/hang/reader/records.h"
+#include "detectors/hang/reader/watch.h"
 #include "detectors/hang/verdict/format.h"
 
 using namespace resil::hang;
@@ -100,4 +103,50 @@ TEST_CASE("a record of a state that came over the wire is whole or not used") {
   SECTION("a length that is no multiple") { state.bytes -= 4; }
   SECTION("no length") { state.bytes = 0; }
   CHECK_FALSE(state_is_whole(state, sizeof(room)));
+}
+
+TEST_CASE("what the out-of-memory killer has done is read of the job's control group") {
+  char root[] = "/tmp/resil-oom-XXXXXX";
+  REQUIRE(mkdtemp(root) != nullptr);
+  std::vector<std::string> made;
+  auto folder = [&](const std::string& name) {
+    REQUIRE(mkdir((root + name).c_str(), 0700) == 0);
+    made.push_back(root + name);
+  };
+  auto write = [&](const std::string& name, const std::string& text) {
+    FILE* file = fopen((root + name).c_str(), "w");
+    REQUIRE(file != nullptr);
+    fputs(text.c_str(), file);
+    fclose(file);
+    made.push_back(root + name);
+  };
+  const std::string groups = std::string(root) + "/groups";
+  auto kills = [&](const std::string& text) {
+    FILE* file = fopen(groups.c_str(), "w");
+    REQUIRE(file != nullptr);
+    fputs(text.c_str(), file);
+    fclose(file);
+    return oom_kills(groups.c_str(), root);
+  };
+  folder("/job_7");
+  folder("/job_7/step_0");
+  folder("/alone");
+  folder("/memory");
+  folder("/memory/old");
+  write("/job_7/memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 3\noom_group_kill 0\n");
+  write("/alone/memory.events", "oom_kill 0\n");
+  write("/memory/old/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n");
+  CHECK(kills("0::/job_7/step_0/user/task_1\n") == 3);
+  CHECK(kills("0::/alone\n") == 0);
+  CHECK(kills("5:devices:/\n4:memory:/old\n0::/\n") == 5);
+  CHECK(kills("0::/nowhere\n") == 0);
+  CHECK(kills("nonsense\n::\n\n") == 0);
+  CHECK(kills("") == 0);
+  CHECK(oom_kills("/nonexistent", root) == 0);
+  unlink(groups.c_str());
+  while (!made.empty()) {
+    remove(made.back().c_str());
+    made.pop_back();
+  }
+  CHECK(rmdir(root) == 0);
 }

@@ -50,7 +50,8 @@ enum class Order : uint16_t { kAbort = 100 };
 struct RankEvent {
   int32_t rank;
   RankActivity what;  ///< kGone, kStopped; kUnknown: its slots cannot be read
-  uint8_t reserved[3];
+  uint8_t memory;  ///< kGone: the out-of-memory killer has ended processes on its node meanwhile
+  uint8_t reserved[2];
 };
 
 constexpr uint32_t kMaxEvents = 16;

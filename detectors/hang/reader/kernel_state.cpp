@@ -65,7 +65,48 @@ uint64_t traffic_of(const Watched& watched) {
   return traffic;
 }
 
+/// The whole file, as far as there is room.
+void read_file(const char* path, char* text, size_t bytes) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t length = fd >= 0 ? read(fd, text, bytes - 1) : 0;
+  if (fd >= 0) close(fd);
+  text[length > 0 ? length : 0] = 0;
+}
+
+/// Value of the line "oom_kill N"; 0: there is none.
+uint64_t oom_line(const char* path) {
+  char text[1024];
+  read_file(path, text, sizeof(text));
+  for (const char* line = text; line != nullptr; line = strchr(line, '\n')) {
+    line += *line == '\n';
+    if (strncmp(line, "oom_kill ", 9) == 0) return strtoull(line + 9, nullptr, 10);
+  }
+  return 0;
+}
+
 }  // namespace
+
+// Slurm has a group for each task below that of the job, and a parent counts its children's.
+uint64_t oom_kills(const char* groups, const char* root) {
+  char text[4096], path[4600];
+  read_file(groups, text, sizeof(text));
+  uint64_t most = 0;
+  for (char* line = text; line != nullptr && *line != 0;) {
+    char* end = strchr(line, '\n');
+    if (end != nullptr) *end = 0;
+    if (char* job = strstr(line, "/job_"); job != nullptr) job[1 + strcspn(job + 1, "/")] = 0;
+    const char* controllers = strchr(line, ':');
+    const char* group = controllers != nullptr ? strchr(controllers + 1, ':') : nullptr;
+    path[0] = 0;
+    if (group != nullptr && group == controllers + 1)
+      snprintf(path, sizeof(path), "%s%s/memory.events", root, group + 1);
+    else if (group != nullptr && strncmp(controllers, ":memory:", 8) == 0)
+      snprintf(path, sizeof(path), "%s/memory%s/memory.oom_control", root, group + 1);
+    if (const uint64_t kills = path[0] != 0 ? oom_line(path) : 0; kills > most) most = kills;
+    line = end != nullptr ? end + 1 : nullptr;
+  }
+  return most;
+}
 
 double starved(const Watched& watched, Tracked& rank, double step) {
   char text[512];

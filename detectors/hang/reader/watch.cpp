@@ -49,8 +49,8 @@ void open_missing(Watch& watch, double now) {
   watch.seen = watched_open(watch.watched, watch.ranks, watch.count);
 }
 
-void add_event(Summary* summary, int32_t rank, RankActivity what) {
-  if (summary->event_count < kMaxEvents) summary->events[summary->event_count] = {rank, what, {}};
+void add_event(Summary* summary, int32_t rank, RankActivity what, bool memory = false) {
+  if (summary->event_count < kMaxEvents) summary->events[summary->event_count] = {rank, what, memory, {}};
   ++summary->event_count;
 }
 
@@ -110,10 +110,12 @@ void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary*
     ++summary->finished;
     return;
   }
+  const bool was_gone = rank.life == RankActivity::kGone;
   check_life(watched, rank, now);
   if (rank.life == RankActivity::kGone) {
+    if (!was_gone) rank.memory = oom_kills() > watch.oom_kills;
     ++summary->gone;
-    add_event(summary, watch.ranks[i], RankActivity::kGone);
+    add_event(summary, watch.ranks[i], RankActivity::kGone, rank.memory);
     return;
   }
   ++summary->ranks;
@@ -161,6 +163,7 @@ void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t cou
   watch.count = count < kMaxWatched ? count : kMaxWatched;
   memcpy(watch.ranks, ranks, watch.count * sizeof(watch.ranks[0]));
   watch.seen = watched_open(watch.watched, watch.ranks, watch.count);
+  watch.oom_kills = oom_kills();
   forget_times(watch, 0);
 }
 

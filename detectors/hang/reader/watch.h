@@ -27,6 +27,7 @@ struct Tracked {
   uint64_t delay_ns, traffic;  ///< run delay and bytes read and written, of the last look at them; kNotRead: none yet
   uint64_t ran_ns;  ///< processor time of the main thread, read with delay_ns
   double sleeping_since;  ///< in uninterruptible sleep without a break; 0: not
+  bool memory;  ///< see RankEvent
   uint32_t dumps;  ///< state dumps that it has written
 };
 
@@ -39,6 +40,7 @@ struct Watch {
   uint32_t starved_asked;  ///< in this sample
   double opened_at, sampled_at;
   uint64_t open_attempts;
+  uint64_t oom_kills;  ///< when the job began
   uint64_t why;  ///< Summary::why of the last state dump
 };
 
@@ -55,6 +57,9 @@ double starved(const Watched& watched, Tracked& rank, double step);
 /// Whether the quiet of this rank, which is outside MPI, says nothing: stopped, asleep for a device, reading or
 /// writing. More system calls.
 bool works_in_kernel(const Watched& watched, Tracked& rank, double now);
+/// How many processes the kernel's out-of-memory killer has ended in this process's control group and those below it; 0
+/// where it does not say so. `groups`: /proc/self/cgroup, `root`: where control groups are mounted. System calls.
+uint64_t oom_kills(const char* groups = "/proc/self/cgroup", const char* root = "/sys/fs/cgroup");
 /// How often the function that the rank is in, or was in last, has been called before by its first thread.
 uint64_t familiar(const Watched& watched);
 

@@ -39,7 +39,11 @@ void note_facts(Root& root, double now) {
     if (fact.said == event.what) continue;
     fact.said = event.what;
     fact.since = now;
-    notice(root, event.what == RankActivity::kStopped ? Message::kRankStopped : Message::kRankEnded, event.rank);
+    notice(root,
+           event.what == RankActivity::kStopped ? Message::kRankStopped
+           : event.memory != 0                  ? Message::kRankOutOfMemory
+                                                : Message::kRankEnded,
+           event.rank);
   }
   for (uint32_t i = 0; i < count && root.summary.event_count <= kMaxEvents; ++i) {
     Fact& fact = root.facts[i];
