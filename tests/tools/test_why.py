@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """resil why without an MPI: errors, stacks of other processes read from outside, system calls, edges. Real jobs: tests/preload/why_test.py."""
 
+import json
 import os
 import subprocess
 import tempfile
@@ -9,7 +10,7 @@ import types
 import unittest
 
 import support
-from resil_tool import blocked, process, remote_stacks, waits, why
+from resil_tool import blocked, gathered, process, remote_stacks, waits, why
 from resil_tool.job import Usage
 from support import Case, FakeRank, captured
 
@@ -133,6 +134,50 @@ class Stacks(unittest.TestCase):
                 self.assertEqual(process.stat(victim.pid)[0], "T")
             finally:
                 victim.kill()
+
+
+class Gathered(Case):
+    STACKS = {"schema_version": 1, "of": "hang-0.json", "ranks": 4, "threads": 5, "samples": 4, "stacks": [
+        {"ranks": "0,2-3", "count": 3, "threads": 3, "steady": False, "sleeps": False, "frames": ["app+0x10", "libmpi.so+0x20"]},
+        {"ranks": "1", "count": 1, "threads": 1, "steady": True, "sleeps": False, "frames": ["app+0x30"]},
+        {"ranks": "0-3", "count": 4, "threads": 4, "steady": True, "sleeps": True, "frames": ["libc.so.6+0x40"]}]}
+
+    def test_those_of_a_finding(self):
+        self.write("stacks-0.json", {"schema_version": 1, "of": "notice"})
+        self.write("stacks-9.json", b"{\"schema_version\": 1, \"of\": ")
+        self.write("stacks-1.json", self.STACKS)
+        self.assertEqual(gathered.of(self.directory, "hang-0.json")["threads"], 5)
+        self.assertEqual(gathered.of(self.directory, "hang-1.json"), {})
+        self.assertEqual(gathered.files(self.directory), ["stacks-0.json", "stacks-1.json", "stacks-9.json"])
+
+    def test_one_stack_a_rank_without_files_to_look_into(self):
+        found = gathered.stacks(self.STACKS, 0, {}, 0.0)
+        self.assertEqual(sorted(found), [(0, 0), (0, 1), (0, 2), (0, 3)])
+        frames = found[(0, 1)][1]
+        self.assertEqual([frame["function"] for frame in frames], ["app+0x30"])
+
+    def test_what_all_ranks_have_is_not_abnormal(self):
+        said = gathered.abnormal(self.STACKS, {}, 0.0)
+        self.assertEqual(len(said), 1)
+        self.assertTrue(said[0].startswith("1 thread of rank 1 at the same place in all of 4 samples: app+0x30"), said)
+
+    def test_ranks(self):
+        self.assertEqual(gathered.members("0,2-4"), [0, 2, 3, 4])
+        for words in ("", "x", "4-2", "1-", "-1", "0-99999999", "1,,2"):
+            self.assertLessEqual(len(gathered.members(words)), 1, words)
+
+    def test_anything_else_is_left_out(self):
+        for told in ({}, {"stacks": 7}, {"stacks": [7, None, {"ranks": [], "frames": "x"}, {"ranks": "0", "frames": [7, None]}]}):
+            gathered.stacks(told, 0, {"app": "/nowhere/app"}, 0.0)
+            gathered.abnormal(told, {"app": "/nowhere/app"}, 0.0)
+            self.assertEqual(why.error_lines([]), [])
+
+    def test_errors_are_lines(self):
+        said = why.error_lines([{"sources": "0,2", "destination": 1, "type": "receive", "distance": "other node", "seconds": 12.0, "threshold": 5.0,
+                                 "status": "computing"}, {"sources": "3", "destination": 0, "type": "send", "status": "waiting", "follows": 1}, {}])
+        self.assertTrue(said[0].startswith("0,2 for rank 1: receive, other node, 12"), said)
+        self.assertTrue(said[0].endswith("rank 1 is computing"), said)
+        self.assertTrue(said[1].endswith("follows from rank 1"), said)
 
 
 class Blocked(unittest.TestCase):
