@@ -11,7 +11,7 @@
 
 namespace resil::gpu_runtime {
 
-constinit Settings settings;
+constinit Settings settings = {};
 constinit std::atomic<bool> running;
 constinit thread_local uint32_t inside __attribute__((tls_model("initial-exec"))) = 0;
 
