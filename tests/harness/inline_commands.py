@@ -167,6 +167,8 @@ def wrong_tool(code):
     needed = {"recording": ["DIR"], "diff": ["A", "B"], "hosts": ["DIR"], "export": ["--csv", "DIR"]}.get(words[0] if words else "", [])
     if not words[1:] or (words[0] != "export" and not [word for word in words[1:] if not word.startswith("-")]):
         words += needed
+    if words and words[-1].startswith("--") and parsed(words).endswith("expected one argument"):
+        words += ["1"] + (["DIR"] if words[0] == "export" else [])  # an option, named
     return parsed(words)
 
 

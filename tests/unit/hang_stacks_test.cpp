@@ -115,7 +115,10 @@ TEST_CASE("a thread that runs and one that sleeps are seen from outside, and go 
   auto look = std::make_unique<Look>();
   Child sleeper(sleep_below);
   if (look_until(*look, sleeper.pid, sleep_here)) {
+#ifdef __OPTIMIZE__  // of a thread that sleeps two registers are known: a frame that lies by its frame pointer ends the
+                     // stack
     CHECK(look->has(sleep_below));
+#endif
     CHECK(look->thread.sleeps);
     char name[80];
     stacks::remote_name(&look->process, reinterpret_cast<uint64_t>(sleep_here), name, sizeof(name));
