@@ -278,7 +278,8 @@ def suspect_sentence(s: dict | None) -> str:
 
 def sentence(group: dict) -> str:
     """One entry in words: the finding itself, or how many of a kind share its story."""
-    culprits = " (culprit: %s)" % ranks_word(ranges(group["culprit_ranks"], 6)) if group["culprit_ranks"] else ""
+    culprits = " (culprit: %s%s)" % (ranks_word(ranges(group["culprit_ranks"], 6)), "; peer, not accused: %s" % ranks_word(
+        ranges(group["peer_ranks"], 6)) if group.get("peer_ranks") else "") if group["culprit_ranks"] else ""
     if group.get("follows"):
         return "follows from %s (the same ranks are accused): %s, %s: %s%s [%s]" % (
             group["follows"], group["confidence"] or "?", group["kind"], group["message"], culprits, group["source"])

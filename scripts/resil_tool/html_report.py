@@ -108,6 +108,7 @@ def _findings(s: dict) -> str:
         evidence = facts([(name, value) for name, value in findings.shown_evidence(finding)])
         who = ", ".join(filter(None, (
             "culprit: %s" % ranks_word(ranges(finding["culprit_ranks"], 12)) if finding["culprit_ranks"] else "",
+            "peer, not accused: %s" % ranks_word(ranges(finding["peer_ranks"], 12)) if finding.get("peer_ranks") else "",
             "%s times" % integer(finding["count"]) if finding["count"] > 1 else "",
             "on %s" % " and ".join(dict.fromkeys(filter(None, finding["hosts"]))) if any(finding["hosts"]) else "",
             "follows from %s" % finding["follows"] if finding.get("follows") else "", finding["source"])))

@@ -289,6 +289,7 @@ def _read_job_file(directory: Directory, path: str, name: str) -> None:
         for finding in found:  # when, and what the wait-for graph needs
             finding["time"] = moment(number(value.get("time_ns")) / 1e9)
             finding["hang"] = value
+            finding["peer_ranks"] = rank_list(value.get("peer_ranks"))
         directory.hangs.append((launch_number(value.get("launch")), found, path))
     else:
         directory.findings += parse_findings(value.get("findings"), path)

@@ -42,8 +42,8 @@ def graph(finding: dict) -> dict | None:
     for line in items(hang.get("evidence"))[:64]:
         name, _, said = text(line, 1000).partition(": ")
         subject = _SUBJECT.match(name)
-        if name == "core":
-            core = numbers(said)
+        if name in ("core", "peer"):
+            core |= numbers(said)
         elif subject and said.strip():
             ranks = numbers(subject.group(1))
             call = _COLLECTIVE.search(said + ",")

@@ -162,7 +162,7 @@ def judge(job, rings: list, answers: dict, both: dict) -> dict:
     world = min(answers, key=lambda one: (text(answers[one].get("class")) == "moving", one), default=None)
     if world is None:
         moving = here["verdict"] == "MOVING"
-        return dict(told, verdict="moving" if moving else "not known", world=0, kind="", confidence="suspected", detail="", culprits=[], victims=[],
+        return dict(told, verdict="moving" if moving else "not known", world=0, kind="", confidence="suspected", detail="", culprits=[], peers=[], victims=[],
                     unanswered=[], message="" if moving else
                     "the helper threads gave no answer (RESIL_HANG=off, or the report directory is not shared with rank 0's node); what follows "
                     "is this node's ranks only.", evidence=[], blocked={}, edges=[], states={}, source="")
@@ -171,7 +171,7 @@ def judge(job, rings: list, answers: dict, both: dict) -> dict:
     told.update(world=world, kind=kind, confidence=text(answer.get("confidence"), 20), detail=DETAILS.get(kind, ""),
                 verdict=CAUSES.get(kind, kind), message=text(answer.get("message"), _LONG_LINE), source=text(answer.get("source"), 40),
                 evidence=[text(line, 1000) for line in items(answer.get("evidence"))[:64]], quiet=number(answer.get("quiet")),
-                culprits=rank_list(answer.get("culprit_ranks")), victims=rank_list(answer.get("victim_ranks")),
+                culprits=rank_list(answer.get("culprit_ranks")), peers=rank_list(answer.get("peer_ranks")), victims=rank_list(answer.get("victim_ranks")),
                 unanswered=rank_list(answer.get("unanswered")), edges=items(answer.get("edges"))[:1024],
                 errors=[one for one in items(answer.get("errors"))[:64] if isinstance(one, dict)],
                 culprit_count=integer(answer.get("culprit_count")), victim_count=integer(answer.get("victim_count")),
@@ -299,11 +299,13 @@ def render(told: dict) -> list[str]:
         row("quiet", "no rank has entered or left an MPI call for %s" % seconds_text(told["quiet"]))
     if told["culprits"]:
         row("culprit", _culprits(told), 4)
+    if told["peers"]:
+        row("peer", _many(told["peers"], len(told["peers"])) + ", which nobody accuses", 1)
     if told["victims"]:
         row("victims", _many(told["victims"], told["victim_count"]), 1)
     if told["unanswered"]:
         row("no answer", "%s: their node did not answer, or they run without resil" % ranks_phrase([(0, rank) for rank in told["unanswered"]]), 2)
-    shown = [line for line in told["evidence"] if not line.startswith(("core:", "waiting:"))]
+    shown = [line for line in told["evidence"] if not line.startswith(("core:", "peer:", "waiting:"))]
     for i, line in enumerate(shown[:8] if told["verdict"] != "moving" else []):
         row("evidence" if i == 0 else "", line, 2)
     for i, one in enumerate(told["places"][:MOST_LINES]):

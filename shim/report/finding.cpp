@@ -39,8 +39,13 @@ void append(char* text, size_t bytes, const char* format, ...) {
 
 void print(const Finding& finding, unsigned number) {
   char block[6000] = "";
-  append(block, sizeof(block), "resil: %s [%s] rank %d on %s: %s", finding.kind,
-         kConfidence[static_cast<int>(finding.confidence)], runtime.rank, runtime.host, finding.message);
+  append(block, sizeof(block), "resil: %s [%s] rank %d on %s:", finding.kind,
+         kConfidence[static_cast<int>(finding.confidence)], runtime.rank, runtime.host);
+  for (const char* sentence = finding.message; *sentence != 0;) {
+    const auto length = static_cast<int>(sentence_bytes(sentence));
+    append(block, sizeof(block), "%s%.*s", sentence == finding.message ? " " : "\nresil:   ", length, sentence);
+    sentence += length + (sentence[length] == ' ');
+  }
   for (uint32_t i = 0; i < finding.evidence_count; ++i)
     append(block, sizeof(block), "\nresil:     %-24s %s", finding.evidence[i].name, finding.evidence[i].value);
   if (finding.to_do_text[0] != 0) append(block, sizeof(block), "\nresil:     To do: %s", finding.to_do_text);

@@ -104,6 +104,12 @@ void log_block(const char* text) {
   put(parts, 3);
 }
 
+size_t sentence_bytes(const char* text) {
+  for (size_t i = 1; text[0] != 0 && text[i] != 0; ++i)
+    if (text[i - 1] == '.' && text[i] == ' ' && text[i + 1] >= 'A' && text[i + 1] <= 'Z') return i;
+  return strlen(text);
+}
+
 void log_format(const char* format, ...) {
   char text[1100];
   va_list arguments;

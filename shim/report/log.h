@@ -26,6 +26,10 @@ void log_text(const char* text);
 /// program has written there may have left its line open, and nobody can tell. Async-signal-safe.
 void log_block(const char* text);
 
+/// Bytes of the first sentence of TEXT, its full stop included, for blocks that give each one a line.
+/// Async-signal-safe.
+size_t sentence_bytes(const char* text);
+
 /// Formats like printf into one line; not async-signal-safe.
 [[gnu::format(printf, 1, 2)]] void log_format(const char* format, ...);
 

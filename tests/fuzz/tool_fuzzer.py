@@ -179,7 +179,7 @@ class Reports:
             "rank-00002.json": support.report_object(rank=2, size=3, outcome="running", pid=99999999),
             "hang-0.json": dict(finding, schema_version=1, ranks=[{"rank": 0, "call": "MPI_Recv"}], time=now),
             "hang-1.json": dict(finding, schema_version=1, time_ns=17 * 10**17, unanswered=[2], evidence=[
-                "core: ranks 0-1", "rank 1: MPI_Recv from rank 0, tag 9, on MPI_COMM_WORLD at app+0x10, for 1.4 s; message 1, sent 0",
+                "core: ranks 0-1", "peer: rank 0", "rank 1: MPI_Recv from rank 0, tag 9, on MPI_COMM_WORLD at app+0x10, for 1.4 s; message 1, sent 0",
                 "ranks 0,2: call 4 of MPI_Barrier on MPI_COMM_WORLD at app+0x20, for 1.4 s"], ranks=[
                 {"rank": 0, "state": "blocked", "call": "MPI_Barrier", "sequence": 4}, {"rank": 2, "state": "computing"}]),
             "stacks-0.json": {"schema_version": 1, "of": "hang-0.json", "ranks": 3, "threads": 4, "unread": 1, "left_out": 0, "samples": 4, "stacks": [

@@ -105,6 +105,12 @@ def check_found(kind, env=None):
         assert len(found["ranks"]) == ranks and not found["unanswered"], text
         mark = f"hang [{found['class']}, {confidence}]"
         wait_for("the block", lambda: mark in job.read(1).decode())
+        said = job.read(1).decode(errors="replace")
+        for sentence in re.split(r"(?<=\.) (?=[A-Z])", found["message"]):  # a line each
+            assert re.search(r"^resil:(?: hang \[[a-z_]+, [a-z]+\]|  ) " + re.escape(sentence) + "$", said, re.M), (sentence, said)
+        core = [line for line in found["evidence"] if line.startswith("core: ")]
+        told = {rank for first, last in re.findall(r"(\d+)(?:-(\d+))?", core[0]) for rank in range(int(first), int(last or first) + 1)} if core else set()
+        assert not core or told == set(found["culprit_ranks"]) and not told & set(found["peer_ranks"]), text
         with open(os.path.join(job.directory, "hang-0.txt"), encoding="utf-8") as file:
             assert found["message"] in file.read()
         return f"{found['class']} after {seconds:.1f} s"

@@ -14,7 +14,7 @@ from support import Case, record, ring_bytes
 HANG = {"schema_version": 1, "class": "deadlock", "confidence": "proved", "time_ns": 10**18, "culprit_ranks": [1], "victim_ranks": [0, 2, 3],
         "message": "Ranks 0,2-3 (3 of 4) have waited 1.4 s in call 4 of MPI_Barrier on MPI_COMM_WORLD. Rank 1 waits in MPI_Recv from "
                    "rank 0, tag 9, on MPI_COMM_WORLD. Rank 0 has not sent that message.",
-        "evidence": ["reason: proved", "core: ranks 0-1", "waiting: ranks 0,2-3",
+        "peer_ranks": [0], "evidence": ["reason: proved", "core: rank 1", "peer: rank 0", "waiting: ranks 0,2-3",
                      "rank 0: call 4 of MPI_Barrier on MPI_COMM_WORLD at hangs+0x3436, for 1.4 s",
                      "rank 1: MPI_Recv from rank 0, tag 9, on MPI_COMM_WORLD at hangs+0x2908, for 1.4 s; message 1, sent 0",
                      "ranks 2-3: call 4 of MPI_Barrier on MPI_COMM_WORLD at hangs+0x3436, for 1.4 s"],
@@ -125,6 +125,7 @@ class Ending(Case):
         self.report(rank=0, size=4)
         self.write("hang-0.json", HANG)
         out = self.screen()[1]
+        self.assertIn("(culprit: rank 1; peer, not accused: rank 0)", re.sub(r"\s+", " ", out))
         self.assertIn("waits      rank 0 waits for rank 1 (accused) (cycle): call 4 of MPI_Barrier on MPI_COMM_WORLD", out)
         self.assertIn("ranks 2-3 wait for rank 1 (accused): call 4 of MPI_Barrier", out)
         status, out, _ = self.tool("graph", self.directory)
@@ -145,7 +146,7 @@ class Ending(Case):
             self.assertTrue(one is None or one["nodes"])
 
     def test_graph_without_a_cycle(self):
-        hang = dict(HANG, evidence=HANG["evidence"][2:4] + ["ranks 2-3: call 4 of MPI_Barrier on MPI_COMM_WORLD"],
+        hang = dict(HANG, evidence=HANG["evidence"][3:5] + ["ranks 2-3: call 4 of MPI_Barrier on MPI_COMM_WORLD"],
                     ranks=[{"rank": r, "state": "computing" if r == 1 else "blocked"} for r in range(4)])
         one = waits.of_findings([{"hang": hang, "culprit_ranks": [1], "source": "hang-0.json"}])[0]
         self.assertEqual(one["cycle"], [])

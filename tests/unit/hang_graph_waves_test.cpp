@@ -24,6 +24,7 @@ TEST_CASE("collectives") {
     says(*verdict,
          "Rank 2 waits in MPI_Recv from rank 0, tag 7, on MPI_COMM_WORLD at app+0x1002.2. Rank 0 has not sent that "
          "message.");
+    CHECK(evidence_of(*verdict).find("\ncore: rank 2\npeer: rank 0\nwaiting: ranks 0-1,3\n") != std::string::npos);
     world.ranks[1].unknown = true;  // one member not known: the others are enough
     CHECK(world.judge());
     world.finish(2);  // instead of the call: not the same as having made it

@@ -290,7 +290,13 @@ void Explainer::evidence_of(const Wait& wait, uint8_t* told) {
 
 void Explainer::evidence() {
   v_.add(g_.may_buffer() ? Message::kReasonInferred : Message::kReasonProved);
-  v_.add(Message::kCoreRanks, set_of(core_.member));
+  // Whom nobody accuses stands apart: a rank that waits in a collective belongs to the cycle, and is not at fault.
+  memset(scratch_, 0, g_.ranks());
+  for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
+    scratch_[rank] = v_.culprit_count != 0 && core_.member[rank] != 0 && culprit_[rank] == 0 ? 1 : 0;
+  const RankSet peers = set_of(scratch_);
+  v_.add(Message::kCoreRanks, set_of(v_.culprit_count != 0 ? culprit_ : core_.member));
+  if (peers.total != 0) v_.add(Message::kPeerRanks, peers);
   if (v_.victim_count != 0) v_.add(Message::kWaitingRanks, set_of(victim_));
   uint8_t* told = g_.arena().allocate<uint8_t>(g_.ranks());
   uint32_t lines = 0;

@@ -24,12 +24,17 @@ constexpr uint32_t kRemembered = sizeof(ControlBlock::seen) / sizeof(ControlBloc
 constexpr uint32_t kMostLines = 8;  // of evidence on standard error
 constexpr uint32_t kMostReports = 16;  // of one job; a broken program could find ever new ones
 
-/// The short form: what, who, the evidence, and the file to read next. One write, so that lines of ranks do not mix.
+/// The short form: what and who, a sentence a line, the evidence, and the file to read next. One write, so that lines
+/// of ranks do not mix.
 void print_block(const Verdict& verdict, const Explanation& explanation, const char* text_path) {
-  static char room[6400];  // one thread
+  static char room[6800];  // one thread
   Text block(room, sizeof(room) - 1400);  // leaves room for the path
-  block.add("resil: hang [%s, %s] %s", class_name(verdict.type), confidence_name(verdict.confidence),
-            explanation.message);
+  block.add("resil: hang [%s, %s]", class_name(verdict.type), confidence_name(verdict.confidence));
+  for (const char* sentence = explanation.message; *sentence != 0;) {
+    const auto length = static_cast<int>(sentence_bytes(sentence));
+    block.add("%s%.*s", sentence == explanation.message ? " " : "\nresil:   ", length, sentence);
+    sentence += length + (sentence[length] == ' ');
+  }
   uint32_t lines = 0;
   for (const char* line = explanation.evidence; *line != 0 && lines < kMostLines; ++lines) {
     const auto length = static_cast<int>(strcspn(line, "\n"));

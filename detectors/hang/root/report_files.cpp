@@ -85,6 +85,19 @@ void ranks(JsonWriter& json, const char* name, const int32_t* list, uint32_t cou
   json.end_array();
 }
 
+/// Ranks that the culprits wait for, or that wait for them, in the core of the graph.
+void peers(JsonWriter& json, const Verdict& verdict) {
+  json.begin_array("peer_ranks");
+  uint32_t left = kMaxCulprits;
+  for (uint32_t i = 0; i < verdict.statement_count; ++i) {
+    const Statement& statement = verdict.statements[i];
+    for (uint32_t k = 0; statement.id == Message::kPeerRanks && k < statement.ranks.count; ++k)
+      for (int32_t rank = statement.ranks.ranges[k].first; rank <= statement.ranks.ranges[k].last && left != 0; --left)
+        json.integer(nullptr, rank++);
+  }
+  json.end_array();
+}
+
 /// What the answer to a question says of the job beside its verdict.
 void question_members(JsonWriter& json, const Root& root) {
   json.integer("ticket", static_cast<int64_t>(root.why));
@@ -111,6 +124,7 @@ void write_json(Root& root, HangFile kind, const char* action, uint64_t now, int
   writer.text("confidence", confidence_name(verdict.confidence));
   ranks(writer, "culprit_ranks", verdict.culprits, verdict.culprit_count, kMaxCulprits);
   writer.integer("culprit_count", verdict.culprit_count);
+  peers(writer, verdict);
   ranks(writer, "victim_ranks", verdict.victims, verdict.victim_count, kMaxVictims);
   writer.integer("victim_count", verdict.victim_count);
   if (verdict.comm != 0) {
