@@ -105,18 +105,19 @@ size_t make_answer(const Query& query, int32_t asker, char* message) {
     site_text(likeness.best.record.site, answer.other_site, sizeof(answer.other_site));
   }
   answer.copy_bytes = static_cast<uint16_t>(known.content.bytes);
-  if (query.window < known.content.bytes) {
-    const uint32_t rest = known.content.bytes - query.window;
-    answer.window = static_cast<uint16_t>(query.window);
-    answer.window_bytes = static_cast<uint16_t>(rest < kWindow ? rest : kWindow);
-  }
+  answer.window = query.window;
   answer.leaf_count = static_cast<uint16_t>(known.content.leaves);
-
   size_t used = sizeof(Answer);
-  memcpy(message, &answer, used);
   memcpy(message + used, known.content.leaf, answer.leaf_count * sizeof(uint64_t));
   used += answer.leaf_count * sizeof(uint64_t);
-  memcpy(message + used, known.content.data + answer.window, answer.window_bytes);
+  if (query.window < known.content.bytes) {
+    const uint32_t left = known.content.bytes - query.window;
+    answer.window_bytes = left < kWindow ? left : kWindow;
+    memcpy(message + used, known.content.data + query.window, answer.window_bytes);
+  } else if (query.window >= kKeptBytes) {
+    answer.window_bytes = history.rest.get(known.rest, query.window, kWindow, message + used);
+  }
+  memcpy(message, &answer, sizeof(answer));
   return used + answer.window_bytes;
 }
 

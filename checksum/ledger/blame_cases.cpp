@@ -68,6 +68,8 @@ void fill(Case* one, Peer& from, const Record& sent, uint64_t ordinal, const Rec
   one->next_ask = one->opened;
   one->interval = kAskAgain;
   one->expected_bytes = one->expected_leaves = 0;
+  one->piece_at = one->piece_end = 0;
+  one->piece = {};
   one->second = nullptr;
   one->second_open = one->other_slot = false;
   one->own_too = history_has(received);
@@ -220,24 +222,73 @@ void take_second(Case& one, const Answer& answer) {
   one.answer.other_site[sizeof(one.answer.other_site) - 1] = 0;
 }
 
+/// All is known of the start, and it is the same on both sides: is there a piece behind it that is not, and of which
+/// both may still have the bytes? Under the lock.
+bool begin_piece(Case& one) {
+  if (one.sent.bytes != one.received.bytes || one.expected_leaves == 0 || one.expected_leaves != one.found.leaves ||
+      one.expected_bytes < kKeptBytes || one.found.bytes < kKeptBytes ||
+      memcmp(one.expected.data, one.found.data, kKeptBytes) != 0)
+    return false;
+  uint32_t piece = 0;
+  while (piece < one.expected_leaves && one.expected.leaf[piece] == one.found.leaf[piece]) ++piece;
+  const uint64_t length = piece_bytes(one.sent.bytes), most = kKeptBytes + kMostRest;
+  uint64_t begin = piece * length, end = begin + length;
+  if (piece == 0) begin = kKeptBytes;
+  if (end > one.sent.bytes) end = one.sent.bytes;
+  if (end > most) end = most;
+  if (piece == one.expected_leaves || begin >= end) return false;
+  one.piece_at = static_cast<uint32_t>(begin);
+  one.piece_end = static_cast<uint32_t>(end);
+  return true;
+}
+
+/// A part of that piece. False: nothing more is to be had, or wanted: the leaf with the first difference is enough.
+bool take_piece(Case& one, const Answer& answer, const char* data) {
+  Work<WorkLeaf> room;
+  if (answer.window != one.piece_at) return true;  // to another question
+  const uint32_t wanted = one.piece_end - one.piece_at;
+  const uint32_t bytes = receive_rest(one.evidence_handle, one.piece_at,
+                                      answer.window_bytes < wanted ? answer.window_bytes : wanted, room->bytes);
+  if (bytes == 0) return false;
+  for (uint32_t done = 0; done < bytes && one.piece_at < one.piece_end;) {  // leaf by leaf
+    const uint32_t leaf = one.piece_at / kLeafBytes * kLeafBytes, left = leaf + kLeafBytes - one.piece_at;
+    const uint32_t length = left < bytes - done ? left : bytes - done;
+    one.piece.add(data + done, room->bytes + done, one.piece_at, length);
+    one.piece_at += length;
+    done += length;
+    if (one.piece.bytes_differ == 0) continue;
+    one.piece.from = leaf;
+    if (one.piece_end > leaf + kLeafBytes) one.piece_end = leaf + kLeafBytes;
+  }
+  return one.piece_at < one.piece_end;
+}
+
 /// Takes over what an answer says. Under the lock.
 void take_answer(Case& one, const Answer& answer, const char* rest) {
   one.answer = answer;
   one.answer.site[sizeof(answer.site) - 1] = one.answer.other_site[sizeof(answer.other_site) - 1] = 0;
   one.answer.host[sizeof(answer.host) - 1] = 0;
   one.answered = true;
+  if (one.piece_end != 0) {
+    if (take_piece(one, answer, rest + answer.leaf_count * sizeof(uint64_t))) {
+      one.next_ask = 0;
+      return;
+    }
+    one.state = CaseState::kReady;
+    return ask_second(one);
+  }
   memcpy(one.expected.leaf, rest, answer.leaf_count * sizeof(uint64_t));
   one.expected_leaves = answer.leaf_count;
-  if (answer.window_bytes != 0 && answer.window == one.expected_bytes &&
+  if (answer.window_bytes != 0 && answer.window == one.expected_bytes && answer.window_bytes <= kKeptBytes &&
       answer.window + answer.window_bytes <= kKeptBytes) {
     memcpy(one.expected.data + answer.window, rest + answer.leaf_count * sizeof(uint64_t), answer.window_bytes);
     one.expected_bytes = answer.window + answer.window_bytes;
   }
   if (answer.state == SenderState::kPending) one.next_ask = monotonic_seconds() + kPendingAgain;
   else if (answer.state == SenderState::kVoid || answer.state == SenderState::kUnknown || answer.window_bytes == 0 ||
-           one.expected_bytes >= answer.copy_bytes || one.expected_bytes >= one.found.bytes)
+           ((one.expected_bytes >= answer.copy_bytes || one.expected_bytes >= one.found.bytes) && !begin_piece(one)))
     one.state = CaseState::kReady;
-  else one.next_ask = 0;  // the rest of the copy
+  else one.next_ask = 0;  // the rest of the copy, or the piece that differs
   one.withdrawn = answer.state == SenderState::kVoid;
   if (one.state == CaseState::kReady) ask_second(one);
 }
@@ -279,7 +330,7 @@ bool progress_case(Thread& thread, Case& one, double now, double patience) {
     if (!is_open(one)) return false;
     if (one.state == CaseState::kOpen && now < one.opened + patience) {
       if (now < one.next_ask) return false;
-      query = {one.id, one.ordinal, one.sent, one.received, one.expected_bytes, 0};
+      query = {one.id, one.ordinal, one.sent, one.received, one.piece_end != 0 ? one.piece_at : one.expected_bytes, 0};
       one.next_ask = now + one.interval;
       one.interval = one.interval * 2 < kAskAgainMost ? one.interval * 2 : kAskAgainMost;
       from = one.from;

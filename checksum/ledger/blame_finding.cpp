@@ -59,17 +59,23 @@ void add_difference(Finding& finding, const Case& one, const Comparison& c) {
     finding.add("expected", "%s (bytes %u to %u)", expected, c.word_at, c.word_at + c.word_bytes - 1);
     finding.add("found", "%s", found);
     finding.add("xor", "%s", change);
-    finding.add("differing", "%u byte%s, %u bit%s, from byte %u to %u, in the %u bytes that both sides kept%s",
-                c.bytes_differ, plural(c.bytes_differ), c.bits_differ, plural(c.bits_differ), c.first, c.last,
-                c.compared, c.zero ? "; all of them found as zero" : "");
+    char among[64];
+    if (c.from == 0) snprintf(among, sizeof(among), "the %u bytes that both sides kept", c.compared);
+    else snprintf(among, sizeof(among), "the first 4 KiB that differ, from byte %u on", c.from);
+    finding.add("differing", "%u byte%s, %u bit%s, from byte %u to %u, in %s%s", c.bytes_differ, plural(c.bytes_differ),
+                c.bits_differ, plural(c.bits_differ), c.first, c.last, among,
+                c.zero ? "; all of them found as zero" : "");
   } else if (c.compared != 0) {
     finding.add("differing", "none of the first %u bytes, which both sides kept", c.compared);
   }
+  const uint64_t piece = piece_bytes(one.sent.bytes), kib = piece >> 10;
   if (c.leaves_differ != 0)
-    finding.add("differing_pieces", "%u of the first %u pieces of 4 KiB; the first is number %u, from byte %u on",
-                c.leaves_differ, c.leaves_compared, c.first_leaf, c.first_leaf * kLeafBytes);
+    finding.add("differing_pieces",
+                "%u of the %u pieces of %" PRIu64 " KiB; the first is number %u, from byte %" PRIu64 " on",
+                c.leaves_differ, c.leaves_compared, kib, c.first_leaf, c.first_leaf * piece);
   else if (c.leaves_compared != 0)
-    finding.add("differing_pieces", "none of the first %u of 4 KiB, which both sides kept", c.leaves_compared);
+    finding.add("differing_pieces", "none of the %u of %" PRIu64 " KiB, by the digests of both sides",
+                c.leaves_compared, kib);
 }
 
 void add_receive(Finding& finding, const Case& one) {

@@ -53,12 +53,16 @@ bool is_replaced(const Record& record) {
   Work<Content> room;
   Content& content = *room;
   content.bytes = content.leaves = 0;
+  Rest rest = {};
   if (view.reason == ledger::Reason::kNone && view.type != nullptr && (record.flags & ledger::kUnchecked) == 0 &&
-      !is_replaced(record))
-    capture(view, record.bytes < view.bytes ? record.bytes : view.bytes, &content);
+      !is_replaced(record)) {
+    const uint64_t bytes = record.bytes < view.bytes ? record.bytes : view.bytes;
+    capture(view, bytes, &content);
+    rest = history.rest.put(view, bytes);
+  }
   Guard guard(lock);
   history_write(record, ordinal, ++history.made, world_rank);
-  history.extras[history.made % kHistory] = {0, history.store.put(content)};
+  history.extras[history.made % kHistory] = {0, history.store.put(content), rest};
   return history.made;
 }
 
@@ -68,7 +72,8 @@ bool history_create() {
   history.made = 0;
   history.entries = memory::map_array<Entry>(kHistory);
   history.extras = mode.full ? memory::map_array<Extra>(kHistory) : nullptr;
-  return history.entries != nullptr && (!mode.full || (history.extras != nullptr && history.store.create()));
+  return history.entries != nullptr &&
+         (!mode.full || (history.extras != nullptr && history.store.create() && history.rest.create()));
 }
 
 uint64_t sent(int world_rank, uint64_t ordinal, const Record& record, const View& view) {
@@ -138,6 +143,7 @@ bool history_next_is(const Entry& entry, const Record& like) {
 void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* known) {
   known->found = false;
   known->content.bytes = known->content.leaves = 0;
+  known->rest = {};
   Guard guard(lock);
   known->oldest = history.made >= kHistory ? history.made - kHistory + 1 : 1;
   // Two threads that announce at once may have the ordinals of their packets interchanged; what the packet is decides.
@@ -156,8 +162,10 @@ void history_find(int32_t peer, uint64_t ordinal, const Record& sent, Known* kno
   known->found = true;
   known->entry = history.entries[best % kHistory];
   if (mode.full) {
-    known->at_end = history.extras[best % kHistory].at_end;
-    history.store.get(history.extras[best % kHistory].kept, &known->content);
+    const Extra& extra = history.extras[best % kHistory];
+    known->at_end = extra.at_end;
+    known->rest = extra.rest;
+    history.store.get(extra.kept, &known->content);
   }
 }
 

@@ -26,8 +26,10 @@ using ledger::Record;
 constexpr uint32_t kHistory = 8192;  ///< announced packets that are remembered
 constexpr uint32_t kKeptBytes = 4096;  ///< of each packet, from its start
 constexpr uint32_t kLeafBytes = kDigestLeaf;
-constexpr uint32_t kKeptLeaves = 64;  ///< digests of single leaves, of packets longer than one
+constexpr uint32_t kKeptLeaves = 64;  ///< digests of pieces: of single leaves, in longer packets of as many together
 constexpr uint64_t kStoreBytes = 16u << 20;
+constexpr uint64_t kMostRest = (4u << 20) - kKeptBytes;  ///< of each packet, behind its start
+constexpr uint64_t kRestBytes = 64u << 20;  ///< of all packets
 constexpr uint32_t kSlots = 4096;  ///< receives with evidence at a time
 constexpr uint32_t kCases = 256;  ///< open cases
 
@@ -44,13 +46,21 @@ struct Guard : OptionalGuard {
 
 // --- blame_store.cpp ---------------------------------------------------------------------------------------------
 
-/// The start of a packet and what its leaves add to its digest, as they were when they were read.
+/// The pieces of a packet of that length: one leaf each, or as many as make kKeptLeaves pieces of it.
+constexpr uint64_t piece_bytes(uint64_t bytes) {
+  const uint64_t leaves = (bytes + kLeafBytes - 1) / kLeafBytes;
+  return (leaves + kKeptLeaves - 1) / kKeptLeaves * kLeafBytes;
+}
+
+/// The start of a packet and what its pieces add to its digest, as they were when they were read.
 struct Content {
   uint32_t bytes;  ///< in `data`
-  uint32_t leaves;  ///< in `leaf`; 0 for packets of one leaf
+  uint32_t leaves;  ///< in `leaf`: pieces; 0 for packets of one leaf
   uint64_t leaf[kKeptLeaves];
   char data[kKeptBytes];
 };
+/// Packs `bytes` bytes of the view's stream, from byte `from` on. Returns how many there were.
+uint64_t copy_of(const View& view, uint64_t from, uint64_t bytes, char* to);
 /// Reads the first `bytes` of the view's stream.
 void capture(const View& view, uint64_t bytes, Content* content);
 
@@ -66,6 +76,29 @@ class Store {
   bool create();
   Kept put(const Content& content);
   bool get(const Kept& kept, Content* content) const;  ///< false: nothing kept, or overwritten
+
+ private:
+  char* memory_;
+  uint64_t head_;
+};
+
+// --- blame_rest.cpp ----------------------------------------------------------------------------------------------
+
+/// Where the bytes of a packet behind its first kKeptBytes lie in a RestStore.
+struct Rest {
+  uint64_t at;
+  uint32_t bytes;  ///< 0: nothing kept
+};
+
+/// A larger ring, for what is asked of a packet that differs behind its start: the piece, byte by byte. Locks by
+/// itself.
+class RestStore {
+ public:
+  bool create();
+  /// Copies what lies behind the start of the view's stream.
+  Rest put(const View& view, uint64_t bytes);
+  /// Of the packet from byte `from` (kKeptBytes or later) on; how many bytes there were: 0 when they are overwritten.
+  uint32_t get(const Rest& rest, uint64_t from, uint32_t bytes, char* to);
 
  private:
   char* memory_;
@@ -94,6 +127,7 @@ static_assert(sizeof(Entry) == 64);
 struct Extra {
   uint64_t at_end;
   Kept kept;
+  Rest rest;
 };
 
 struct Known {
@@ -101,6 +135,7 @@ struct Known {
   Entry entry;
   uint64_t at_end;  ///< digest at completion, with kRead
   Content content;  ///< bytes == 0: no copy
+  Rest rest;
   uint64_t oldest;  ///< serial of the oldest packet still known
 };
 /// All state of the history.
@@ -108,6 +143,7 @@ struct History {
   Entry* entries;
   Extra* extras;  ///< full; else null
   Store store;
+  RestStore rest;
   uint64_t made;  ///< serial of the newest packet
 };
 extern History history;
@@ -173,6 +209,8 @@ struct Evidence {
 bool receives_create();
 /// False: that handle holds nothing. `content` (bytes == 0: none) is what the receive completed with.
 bool receive_evidence(uint64_t handle, Evidence* evidence, Content* content);
+/// Likewise, of what lies behind the start: RestStore::get().
+uint32_t receive_rest(uint64_t handle, uint64_t from, uint32_t bytes, char* to);
 
 // --- blame_slots.cpp ---------------------------------------------------------------------------------------------
 
@@ -192,7 +230,7 @@ struct Query {
   uint64_t id;  ///< the case
   uint64_t ordinal;
   Record sent, received;
-  uint32_t window;  ///< from which byte of the kept copy on
+  uint32_t window;  ///< from which byte of the packet on
   uint32_t reserved;
 };
 
@@ -208,8 +246,8 @@ struct Answer {
   Record own;  ///< its own record of it
   ledger::Called called;  ///< of a block: the collective
   uint16_t leaf_count;
-  uint16_t copy_bytes;  ///< kept in all
-  uint16_t window, window_bytes;
+  uint16_t copy_bytes;  ///< kept of the start
+  uint32_t window, window_bytes;
   uint32_t same_total, same_earlier, same_later;
   int32_t other_peer;  ///< world rank, with same_total != 0
   uint64_t at_end;
@@ -244,16 +282,20 @@ enum class Verdict : uint8_t {
 const char* verdict_text(Verdict verdict);  ///< "packet of another slot"
 const char* verdict_key(Verdict verdict);  ///< "packet_of_another_slot"
 
-/// Expected and found content, as far as both are kept.
+/// Expected and found content, as far as both are kept: of the start, or of the first piece that differs.
 struct Comparison {
+  uint32_t from;  ///< 0, or where the leaf begins whose bytes were compared
   uint32_t compared;  ///< bytes
   uint32_t bytes_differ, bits_differ;
   uint32_t first, last;  ///< differing bytes
   bool zero;  ///< every differing byte was found to be zero
   bool copy_bad;  ///< the sender's copy does not have the digest that was announced
-  uint32_t leaves_compared, leaves_differ, first_leaf;
+  uint32_t leaves_compared, leaves_differ, first_leaf;  ///< pieces
   uint8_t expected[8], found[8];  ///< around `first`, from word_at on
   uint32_t word_at, word_bytes;
+
+  /// Counts what differs in `bytes` bytes of the packet, which begin at byte `at`.
+  void add(const char* wanted, const char* got, uint32_t at, uint32_t bytes);
 };
 
 enum class CaseState : uint8_t { kFree, kOpen, kReady, kClosing };
@@ -272,6 +314,8 @@ struct Case {
   Evidence evidence;
   Answer answer;
   uint32_t expected_bytes, expected_leaves;
+  uint32_t piece_at, piece_end;  ///< what is still asked of the first piece that differs; equal: nothing
+  Comparison piece;
   Content found;
   Content expected;
 };

@@ -22,6 +22,7 @@ constexpr double kShortLook = 2e-6, kLongLook = 100e-6, kLongestLook = 1e-3;
 struct Slot {
   Evidence evidence;
   Kept kept;
+  Rest rest;
   uint32_t next_free;  // index + 1
   uint16_t generation;
   bool taken;
@@ -30,6 +31,7 @@ struct Slot {
 SpinLock lock;
 Slot* slots;
 Store store;
+RestStore rests;
 uint32_t free_slots, untouched_slots;  // list of given back ones; from here on never used
 
 uint64_t handle_of(const Slot& slot) {
@@ -56,6 +58,7 @@ uint64_t take(const Evidence& evidence) {
   }
   slot->evidence = evidence;
   slot->kept = {};
+  slot->rest = {};
   slot->taken = true;
   return handle_of(*slot);
 }
@@ -121,7 +124,7 @@ void look(const View& view, Evidence* evidence) {
 bool receives_create() {
   free_slots = untouched_slots = 0;
   slots = mode.full ? memory::map_array<Slot>(kSlots) : nullptr;
-  return !mode.full || (slots != nullptr && store.create());
+  return !mode.full || (slots != nullptr && store.create() && rests.create());
 }
 
 uint64_t receive_posted(const View& view) {
@@ -167,6 +170,7 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
   Work<Content> room;
   Content& content = *room;
   capture(view, bytes, &content);
+  const Rest rest = rests.put(view, bytes);
   if (buffer_looked_at != nullptr) [[unlikely]]
     buffer_looked_at(view.buffer, 1);
   if (bytes != 0) look(view, &evidence);
@@ -176,6 +180,7 @@ uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uin
   if (slot == nullptr) return 0;
   slot->evidence = evidence;
   slot->kept = store.put(content);
+  slot->rest = rest;
   return posted;
 }
 
@@ -201,6 +206,16 @@ bool receive_evidence(uint64_t handle, Evidence* evidence, Content* content) {
   *evidence = slot->evidence;
   store.get(slot->kept, content);
   return true;
+}
+
+uint32_t receive_rest(uint64_t handle, uint64_t from, uint32_t bytes, char* to) {
+  Rest rest = {};
+  {
+    Guard guard(lock);
+    if (const Slot* slot = handle != 0 ? slot_of(handle) : nullptr; slot != nullptr && slot->evidence.complete)
+      rest = slot->rest;
+  }
+  return rests.get(rest, from, bytes, to);
 }
 
 }  // namespace resil::blame

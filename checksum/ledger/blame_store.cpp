@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kept contents: the first bytes of packets and the digests of their leaves, in rings of bytes.
+// Kept contents: the first bytes of packets and the digests of their pieces, in rings of bytes.
 
 #include <cstring>
 
@@ -11,34 +11,39 @@ namespace resil::blame {
 
 namespace {
 
-/// Padding of x86 long doubles is no data: it counts as zeros in the digest, so it does in the copy.
-void clear_padding(char* stream, uint64_t bytes) {
+/// Padding of x86 long doubles is no data: it counts as zeros in the digest, so it does in the copy. `from`: where in
+/// the packet these bytes begin.
+void clear_padding(char* stream, uint64_t bytes, uint64_t from) {
   for (uint64_t i = 0; i < bytes; ++i)
-    if (i % 16 >= 10) stream[i] = 0;
+    if ((from + i) % 16 >= 10) stream[i] = 0;
 }
 
 }  // namespace
 
+uint64_t copy_of(const View& view, uint64_t from, uint64_t bytes, char* to) {
+  const uint64_t packed = type_pack(*view.type, view.buffer, view.count, from, bytes, to);
+  if (view.type->padded) [[unlikely]]
+    clear_padding(to, packed, from);
+  return packed;
+}
+
 void capture(const View& view, uint64_t bytes, Content* content) {
   const uint64_t start = bytes < kKeptBytes ? bytes : kKeptBytes;
-  content->bytes = static_cast<uint32_t>(type_pack(*view.type, view.buffer, view.count, 0, start, content->data));
+  content->bytes = static_cast<uint32_t>(copy_of(view, 0, start, content->data));
   content->leaves = 0;
-  if (view.type->padded) [[unlikely]]
-    clear_padding(content->data, content->bytes);
   if (bytes <= kLeafBytes) return;
   Work<WorkLeaf> room;
   char* const packed = room->bytes;
-  for (uint64_t at = 0; at < bytes && content->leaves < kKeptLeaves; at += kLeafBytes) {
-    const uint64_t piece = bytes - at < kLeafBytes ? bytes - at : kLeafBytes;
+  const uint64_t piece = piece_bytes(bytes);
+  for (uint64_t at = 0, leaf = 0; at < bytes; at += kLeafBytes, ++leaf) {
+    const uint64_t length = bytes - at < kLeafBytes ? bytes - at : kLeafBytes;
     const char* data = static_cast<const char*>(view.buffer) + view.type->low + at;
     if (!view.type->contiguous) {
-      type_pack(*view.type, view.buffer, view.count, at, piece, packed);
-      if (view.type->padded) [[unlikely]]
-        clear_padding(packed, piece);
+      copy_of(view, at, length, packed);
       data = packed;
     }
-    content->leaf[content->leaves] = digest_leaf(data, piece, content->leaves);
-    ++content->leaves;
+    if (at % piece == 0) content->leaf[content->leaves++] = 0;
+    content->leaf[content->leaves - 1] += digest_leaf(data, length, leaf);
   }
 }
 

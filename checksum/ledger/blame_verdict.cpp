@@ -78,10 +78,11 @@ bool copy_is_good(const Case& one) {
   if (one.sent.bytes <= kKeptBytes)
     return one.expected_bytes != one.sent.bytes || digest(one.expected.data, one.expected_bytes) == one.sent.digest;
   if (one.answer.read_again && one.answer.at_end != one.sent.digest) return false;
-  if (one.expected_leaves != 0 && one.expected_bytes == kLeafBytes &&
+  if (one.expected_leaves != 0 && one.expected_bytes == kLeafBytes && piece_bytes(one.sent.bytes) == kLeafBytes &&
       digest_leaf(one.expected.data, kLeafBytes, 0) != one.expected.leaf[0])
     return false;
-  if (one.expected_leaves != (one.sent.bytes + kLeafBytes - 1) / kLeafBytes) return true;
+  const uint64_t piece = piece_bytes(one.sent.bytes);
+  if (one.expected_leaves != (one.sent.bytes + piece - 1) / piece) return true;
   uint64_t sum = 0;
   for (uint32_t i = 0; i < one.expected_leaves; ++i) sum += one.expected.leaf[i];
   return sum == one.sent.digest;
@@ -93,23 +94,10 @@ void compare(const Case& one, Comparison* c) {
     c->copy_bad = true;
     return;
   }
-  const uint32_t compared = one.expected_bytes < one.found.bytes ? one.expected_bytes : one.found.bytes;
-  c->compared = compared;
   c->zero = true;
-  for (uint32_t i = 0; i < compared; ++i) {
-    const auto a = static_cast<uint8_t>(one.expected.data[i]), b = static_cast<uint8_t>(one.found.data[i]);
-    if (a == b) continue;
-    if (c->bytes_differ++ == 0) c->first = i;
-    c->last = i;
-    c->bits_differ += static_cast<uint32_t>(__builtin_popcount(a ^ b));
-    c->zero = c->zero && b == 0;
-  }
-  if (c->bytes_differ != 0) {
-    c->word_at = c->first / 8 * 8;
-    c->word_bytes = compared - c->word_at < 8 ? compared - c->word_at : 8;
-    memcpy(c->expected, one.expected.data + c->word_at, c->word_bytes);
-    memcpy(c->found, one.found.data + c->word_at, c->word_bytes);
-  }
+  c->add(one.expected.data, one.found.data, 0,
+         one.expected_bytes < one.found.bytes ? one.expected_bytes : one.found.bytes);
+  if (c->bytes_differ == 0 && one.piece.bytes_differ != 0) *c = one.piece;
   if (one.sent.bytes != one.received.bytes) return;  // leaves of different lengths
   c->leaves_compared = one.expected_leaves < one.found.leaves ? one.expected_leaves : one.found.leaves;
   for (uint32_t i = 0; i < c->leaves_compared; ++i)
@@ -121,7 +109,14 @@ bool compared_whole(const Case& one, const Comparison& c) {
   return c.compared == one.sent.bytes && one.sent.bytes == one.received.bytes;
 }
 
-bool few_bits(const Case& one, const Comparison& c) { return compared_whole(one, c) && c.bits_differ <= kFewBits; }
+/// Everything outside the leaf that was compared is the same, by the digests.
+bool compared_piece(const Case& one, const Comparison& c) {
+  return c.leaves_differ == 1 && c.bytes_differ != 0 && piece_bytes(one.sent.bytes) == kLeafBytes;
+}
+
+bool few_bits(const Case& one, const Comparison& c) {
+  return (compared_whole(one, c) || compared_piece(one, c)) && c.bits_differ <= kFewBits;
+}
 
 /// "packet number 129 to the same rank"
 void name_other(const Case& one, char* text, size_t bytes) {
@@ -245,6 +240,25 @@ void judge_full(const Case& one, Judgement* judgement) {
 }
 
 }  // namespace
+
+void Comparison::add(const char* wanted, const char* got, uint32_t at, uint32_t bytes) {
+  zero = zero || compared == 0;
+  compared += bytes;
+  for (uint32_t i = 0; i < bytes; ++i) {
+    const auto a = static_cast<uint8_t>(wanted[i]), b = static_cast<uint8_t>(got[i]);
+    if (a == b) continue;
+    if (bytes_differ++ == 0) {
+      first = at + i;
+      word_at = first / 8 * 8;
+      word_bytes = at + bytes - word_at < 8 ? at + bytes - word_at : 8;
+      memcpy(expected, wanted + (word_at - at), word_bytes);
+      memcpy(found, got + (word_at - at), word_bytes);
+    }
+    last = at + i;
+    bits_differ += static_cast<uint32_t>(__builtin_popcount(a ^ b));
+    zero = zero && b == 0;
+  }
+}
 
 const char* verdict_text(Verdict verdict) { return kTexts[static_cast<int>(verdict)]; }
 const char* verdict_key(Verdict verdict) { return kKeys[static_cast<int>(verdict)]; }

@@ -77,6 +77,19 @@ class Traffic:
             assert not bad, "\n".join(bad)
         return check
 
+    def bytes_of_large_ones(self):
+        """A flipped bit anywhere in a message is shown with the bytes around it, not only in the first 4 KiB."""
+        result = self.run("messages", 150, "flip,rank=1,min=8192,p=0.1", blame="full", drain_seconds="5")
+        assert result.returncode == 0, result.text()
+        injected = [one for one in faults.read(result.directory)[0] if one.found]
+        behind = 0
+        for finding in (finding for _, finding in faults.findings(result.directory)[0] if finding["kind"] == "message_corrupted"):
+            evidence = finding["evidence"]
+            assert evidence["differing"].startswith("1 byte, 1 bit,") and evidence["expected"] != evidence["found"], finding
+            behind += int(evidence["first_difference"].split()[1]) >= 4096
+        assert behind > 2 and behind <= len(injected), (behind, len(injected))
+        return f"{behind} of {len(injected)} behind the first 4 KiB"
+
     def ends_job(self, checksum, kind):
         def check():
             fault = f"{kind},rank=1,min=64,nth=3"
@@ -145,6 +158,7 @@ def main(build, mpi):
         checks.append((f"clean messages ({checksum})", traffic.clean("messages", 200, checksum, "full")))
     for program, rounds in (("messages", 150), ("collectives", 400), ("puts", 80)):
         checks.append((f"one of each ({program})", traffic.one_of_each(program, rounds)))
+    checks.append(("bytes of large messages", traffic.bytes_of_large_ones))
     checks += [(f"device buffers ({checksum}, {blame})", traffic.on_devices(checksum, blame))
                for checksum, blame in (("lazy", "cheap"), ("strict", "full"))]
     checks += [("clean collectives", traffic.clean("collectives", 200, "lazy", "cheap")),

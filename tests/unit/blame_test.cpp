@@ -146,8 +146,10 @@ TEST_CASE("blame: padding of long doubles is no data") {
   Job::open(job.send(doubles(source)),
             Job::received(doubles(target), posted, 4800, view_digest(doubles(target), 4800)));
   Job::run();
-  CHECK(contains(evidence(Job::only(), "differing"), "none of the first 4096 bytes"));
-  CHECK(contains(evidence(findings[0], "differing_pieces"), "1 of the first 2 pieces"));
+  CHECK(evidence(Job::only(), "first_difference") == "byte 4100 of 4800");
+  CHECK(evidence(findings[0], "differing") ==
+        "1 byte, 1 bit, from byte 4100 to 4100, in the first 4 KiB that differ, from byte 4096 on");
+  CHECK(contains(evidence(findings[0], "differing_pieces"), "1 of the 2 pieces of 4 KiB"));
   std::string first = source;
   first[16] = static_cast<char>(first[16] ^ 1);
   first[26] = 'y';

@@ -273,8 +273,61 @@ TEST_CASE("blame: full: a difference behind the first answer's window, and one b
   arrives[3 * 4096 + 5] = static_cast<char>(~arrives[3 * 4096 + 5]);
   CHECK(full_verdict(job, data(2, large), arrives) == "transit or staging");
   CHECK(contains(evidence(findings[1], "differing_pieces"),
-                 "1 of the first 6 pieces of 4 KiB; the first is number 3, from byte 12288"));
-  CHECK(contains(evidence(findings[1], "differing"), "none of the first 4096 bytes"));
+                 "1 of the 6 pieces of 4 KiB; the first is number 3, from byte 12288"));
+  CHECK(contains(evidence(findings[1], "first_difference"), "byte 12293 of 20580"));
+  CHECK(evidence(findings[1], "expected").substr(15, 2) != evidence(findings[1], "found").substr(15, 2));
+  CHECK(evidence(findings[1], "xor") == "00 00 00 00 00 ff 00 00");
+}
+
+TEST_CASE("blame: full: bytes of the first piece that differs, where both sides still have it") {
+  const size_t most = 4u << 20;
+  struct Row {
+    size_t bytes, at, length;
+    const char *first, *pieces;  // null: no bytes are told
+  };
+  const Row rows[] = {
+      {4097, 4096, 1, "byte 4096 of 4097", "1 of the 2 pieces of 4 KiB"},
+      {9000, 8997, 3, "byte 8997 of 9000", "1 of the 3 pieces of 4 KiB"},
+      {64 * 4096, 63 * 4096 + 2816, 1, "byte 260864 of 262144", "1 of the 64 pieces of 4 KiB"},
+      {64 * 4096 + 1, 64 * 4096, 1, "byte 262144 of 262145", "1 of the 33 pieces of 8 KiB"},
+      {3u << 20, (1u << 20) + 5 * 4096 + 4095, 2, "byte 1073151 of 3145728", "1 of the 64 pieces of 48 KiB"},
+      {3u << 20, 5000, 1, "byte 5000 of 3145728", "1 of the 64 pieces of 48 KiB"},
+      {most, most - 1, 1, "byte 4194303 of 4194304", "1 of the 64 pieces of 64 KiB"},
+      {most + 8192, most - 1, 1, "byte 4194303 of 4202496", "1 of the 61 pieces of 68 KiB"},
+      {most + 8192, most, 1, nullptr, "1 of the 61 pieces of 68 KiB"},  // behind what is kept
+  };
+  for (const Row& row : rows) {
+    INFO(row.bytes << " " << row.at);
+    Job job(true);
+    const std::string sends = data(3, row.bytes);
+    std::string arrives = sends;
+    for (size_t i = 0; i < row.length; ++i) arrives[row.at + i] = static_cast<char>(arrives[row.at + i] ^ 0x40);
+    CHECK(full_verdict(job, sends, arrives) == "transit or staging");
+    const Finding& f = Job::only();
+    CHECK(contains(evidence(f, "differing_pieces"), row.pieces));
+    if (row.first == nullptr) {
+      CHECK(evidence(f, "first_difference") == "(none)");
+      CHECK(contains(evidence(f, "differing"), "none of the first 4096 bytes"));
+      continue;
+    }
+    CHECK(contains(evidence(f, "first_difference"), row.first));
+    const size_t told = row.at / 4096 == (row.at + row.length - 1) / 4096 ? row.length : 1;  // of the first leaf
+    CHECK(evidence(f, "differing").find(std::to_string(told) + " byte") == 0);
+  }
+}
+
+TEST_CASE("blame: full: a piece that other packets have overwritten is not told") {
+  Job job(true);
+  std::string sends = data(3, 3u << 20), arrives = sends;
+  arrives[2u << 20] = static_cast<char>(arrives[2u << 20] ^ 1);
+  const Job::Sent first = job.send(sends);
+  const Job::Received got = Job::receive(data(4, sends.size()), arrives);
+  const std::string others = data(5, 4u << 20);
+  for (int i = 0; i < 16; ++i) job.send(others);  // 64 MiB and more
+  Job::open(first, got);
+  Job::run();
+  CHECK(evidence(Job::only(), "first_difference") == "(none)");
+  CHECK(contains(evidence(findings[0], "differing_pieces"), "1 of the 64 pieces of 48 KiB"));
 }
 
 TEST_CASE("blame: full: different lengths are in the finding") {
