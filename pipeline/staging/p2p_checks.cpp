@@ -53,7 +53,8 @@ constexpr StagedCopies kCopies = {received, sent, ended};
 
 }  // namespace
 
-constexpr StagedRequests kRequests = {messages_known, test_one};
+constexpr StagedRequests kRequests = {messages_known, [](uint64_t handle) { return message_find(handle) != nullptr; },
+                                      test_one};
 
 void connect_checks() {
   staged_copies = &kCopies;

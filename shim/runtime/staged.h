@@ -85,6 +85,7 @@ inline constinit const StagedReplay* staged_replay = nullptr;
 
 struct StagedRequests {
   bool (*any)();
+  bool (*knows)(uint64_t handle);  ///< is it one of a staged message?
   /// MPI_Test (MPI_Request_get_status, if the event is one) of request `index` of the event, MPI's code in `result`.
   /// False: it is not a staged one.
   bool (*test)(Event& event, int64_t index, int* flag, void* status, int* result);

@@ -441,25 +441,27 @@ void request_started(Event& e) {
 
 bool request_is_shared(uint64_t key) { return is_shared(key); }
 
-namespace {
-
-RequestClass class_at(uint32_t index) {
-  return static_cast<RequestClass>(kStarts.of[load(runtime.requests[index].call)]);
-}
-
-}  // namespace
-
 RequestClass request_class(const Thread& thread, uint64_t key) {
   if (is_shared(key)) return RequestClass::kNothing;
   const Found found = find_any(key, asking(thread));
   if (found.entry != nullptr) return static_cast<RequestClass>(found.state.flags >> kClassShift);
-  return found.index != kNone ? class_at(found.index) : RequestClass::kUnknown;
+  if (found.index == kNone) return RequestClass::kUnknown;
+  return static_cast<RequestClass>(kStarts.of[load(runtime.requests[found.index].call)]);
+}
+
+/// ring::RequestFlag; 0: no such request.
+static uint32_t flags_at(const Found& found) {
+  if (found.entry != nullptr) return found.state.flags;
+  return found.index != kNone ? load(runtime.requests[found.index].flags) : 0;
 }
 
 bool request_is_inactive(const Thread& thread, uint64_t key) {
   const Found found = find_any(key, asking(thread));
-  if (found.entry != nullptr) return (found.state.flags & ring::kActive) == 0;
-  return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kActive) == 0;
+  return (found.entry != nullptr || found.index != kNone) && (flags_at(found) & ring::kActive) == 0;
+}
+
+bool request_is_persistent(const Thread& thread, uint64_t key) {
+  return !is_shared(key) && (flags_at(find_any(key, asking(thread))) & ring::kPersistent) != 0;
 }
 
 namespace {
@@ -544,10 +546,7 @@ void request_remember(Event& e) {
 namespace {
 
 bool is_persistent(const Event& e, uint64_t key) {
-  if (is_shared(key)) return false;
-  const Found found = find_any(key, completing(e));
-  if (found.entry != nullptr) return (found.state.flags & ring::kPersistent) != 0;
-  return found.index != kNone && (load(runtime.requests[found.index].flags) & ring::kPersistent) != 0;
+  return !is_shared(key) && (flags_at(find_any(key, completing(e))) & ring::kPersistent) != 0;
 }
 
 /// After a call that returned an error: is this request of it complete? What has become null is; a persistent one keeps

@@ -102,6 +102,7 @@ inline int64_t request_index(const uint64_t* words) {
 }
 /// A persistent request that has not been started, or has been completed since.
 bool request_is_inactive(const Thread& thread, uint64_t key);
+bool request_is_persistent(const Thread& thread, uint64_t key);
 /// A handle that operations share which were complete at once: it has no entry.
 bool request_is_shared(uint64_t key);
 

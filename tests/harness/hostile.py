@@ -225,7 +225,6 @@ LEFT_OUT_MPICH = {
 # And for MPICH behind the standard ABI.
 LEFT_OUT_MPICH_ABI = {
     ("files", "errors"): "5.0.2 crashes natively in MPI_File_get_size of MPI_FILE_NULL",
-    ("mpi41", "status_of_persistent"): "5.0.2's MPI_Request_get_status makes a persistent request inactive: docs/PLATFORMS.md",
 }
 # And for Open MPI: {(program, case): (from this version on, before that one, why)}.
 LEFT_OUT_OPENMPI = {
