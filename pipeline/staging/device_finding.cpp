@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include <cinttypes>
+#include <cstring>
 
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/device_check.h"
@@ -28,6 +29,8 @@ namespace {
 
 /// Longest wait for data that a runtime has called complete.
 constexpr double kLate = 0.005;
+/// Copies down to find the bytes that differ.
+constexpr int kTries = 3;
 
 enum class Verdict : uint8_t { kCopy, kEarly, kModified, kPinned };
 
@@ -86,25 +89,58 @@ struct Difference {
   unsigned char device, pinned;
 };
 
-/// Copies device memory down once more, to `again`, and compares it byte by byte with the pinned copy.
-bool compare_again(Packet* packet, const char* device, const char* pinned, unsigned char* again, uint64_t bytes,
-                   Difference* d) {
-  if (!gpu::copy_down(*packet->device, again, device, bytes)) return false;
-  Packet send_queue = *packet;
-  send_queue.check.up = false;
-  wait_for_send_queue(&send_queue);
-  *d = {};
+void compare(const unsigned char* device, const unsigned char* pinned, uint64_t bytes, uint64_t at, Difference* d) {
   for (uint64_t i = 0; i < bytes; ++i) {
-    const auto is = static_cast<unsigned char>(pinned[i]);
-    if (again[i] == is) continue;
+    if (device[i] == pinned[i]) continue;
     if (d->differing++ == 0) {
-      d->first = i;
-      d->device = again[i];
-      d->pinned = is;
+      d->first = at + i;
+      d->device = device[i];
+      d->pinned = pinned[i];
     }
-    d->last = i;
-    d->bits += static_cast<uint64_t>(__builtin_popcount(again[i] ^ is));
+    d->last = at + i;
+    d->bits += static_cast<uint64_t>(__builtin_popcount(device[i] ^ pinned[i]));
   }
+}
+
+/// The first `bytes` bytes of a block's stream. `again` is what its elements span on the device, from `low` on.
+void compare_streams(const Packet& packet, const Block& block, const char* again, int64_t low, uint64_t bytes,
+                     Difference* d) {
+  const char* device = again - low;  // as the buffer: the type's displacements hold
+  const char* pinned = packet_given(packet) + block.offset;
+  unsigned char ours[1024], theirs[1024];
+  for (uint64_t at = 0; at < bytes;) {
+    const uint64_t want = bytes - at < sizeof(ours) ? bytes - at : sizeof(ours);
+    const uint64_t got = type_pack(*block.type, device, block.count, at, want, ours);
+    if (got == 0) return;
+    if (packet.layout == Layout::kPacked) memcpy(theirs, pinned + at, got);
+    else if (type_pack(*block.type, pinned, block.count, at, got, theirs) != got) return;
+    compare(ours, theirs, got, at, d);
+    at += got;
+  }
+}
+
+/// Copies what the block has on the device down once more, and compares its first `bytes` bytes of data with the pinned
+/// copy. False: none differs, or they cannot be compared.
+bool compare_again(Packet* packet, const Block& block, uint64_t bytes, Difference* d) {
+  const TypeMap& type = *block.type;
+  if (bytes == 0 || type.padded) return false;
+  int64_t low, high;
+  type_span(type, static_cast<int64_t>((bytes - 1) / type.size) + 1, &low, &high);
+  const auto span = static_cast<uint64_t>(high - low);
+  auto* again = static_cast<char*>(gpu::pinned_acquire(*packet->device, span));
+  if (again == nullptr) return false;
+  *d = {};
+  for (int tries = 0; tries < kTries && d->differing == 0; ++tries) {
+    if (!gpu::copy_down(*packet->device, again, packet->buffer + block.offset + low, span)) break;
+    Packet send_queue = *packet;
+    send_queue.check.up = false;
+    wait_for_send_queue(&send_queue);
+    // What copies wrongly once may do so again.
+    const bool good =
+        packet->blocks != nullptr || type_digest(type, again - low, block.count, bytes) == packet->check.device;
+    if (good) compare_streams(*packet, block, again, low, bytes, d);
+  }
+  gpu::pinned_release(again);
   return d->differing != 0;
 }
 
@@ -115,14 +151,9 @@ void add_difference(Finding& finding, Packet* packet) {
   const uint32_t count = packet->blocks != nullptr ? check.last - check.first : 1;
   uint64_t before = 0;  // bytes of the stream
   for (uint32_t i = 0; i < count && before < check.bytes; ++i) {
-    const TypeMap& type = *blocks[i].type;
-    const uint64_t all = type_bytes(type, blocks[i].count), left = check.bytes - before;
+    const uint64_t all = type_bytes(*blocks[i].type, blocks[i].count), left = check.bytes - before;
     const uint64_t bytes = all < left ? all : left;
-    const int64_t first = blocks[i].offset;
-    void* again = type.contiguous && bytes != 0 ? gpu::pinned_acquire(*packet->device, bytes) : nullptr;
-    Difference d;
-    if (again != nullptr && compare_again(packet, packet->buffer + first, packet_given(*packet) + first,
-                                          static_cast<unsigned char*>(again), bytes, &d)) {
+    if (Difference d; compare_again(packet, blocks[i], bytes, &d)) {
       finding.add("first_difference", "byte %" PRIu64 " of %" PRIu64 ": %02x on the device, %02x in pinned memory",
                   before + d.first, check.bytes, d.device, d.pinned);
       finding.add("differing",
@@ -130,9 +161,8 @@ void add_difference(Finding& finding, Packet* packet) {
                   " (device memory copied down once more)",
                   d.differing, d.differing == 1 ? "" : "s", d.bits, d.bits == 1 ? "" : "s", before + d.first,
                   before + d.last);
-      before = check.bytes;  // the first block that differs is enough
+      return;  // the first block that differs is enough
     }
-    gpu::pinned_release(again);
     before += bytes;
   }
 }

@@ -65,12 +65,11 @@ def no_memory(build, mpi, settings, words):
         assert (report["staging"]["not_pinned"]["calls"] > 0) == ("pinned" in settings), (rank, report["staging"])
 
 
-def damaged(build, mpi, fault):
+def damaged(build, mpi, fault, nth=0):
     """RESIL_ON_MISMATCH=abort: the program's own checks of its data never run on the damaged ones."""
     log = jobs.scratch()
     # The program's own copies are not resil's: those up, to fill its buffers, come first, those down last.
-    # The first messages down are of a derived type, whose bytes are not compared one by one.
-    number = 11 if fault.endswith("down") else 30
+    number = nth or (5 if fault.endswith("down") else 30)
     env = gpu.environment(f"fault={fault}:{number}:8,log={log}/%p", MODE)
     result = jobs.run(mpi, 2, [os.path.join(build, f"staging_p2p.{mpi}"), "sets"], env=env, timeout=60)
     made = faults_made(log)
@@ -130,6 +129,7 @@ def main(build, mpi):
         checks.append((f"HIP ({mpi})", lambda: clean(build, mpi, "hip")))
     for fault in ("corrupt-down", "corrupt-up", "alias-down", "alias-up"):
         checks.append((f"{fault} ({mpi})", lambda fault=fault: damaged(build, mpi, fault)))
+    checks.append((f"corrupt-down, derived types ({mpi})", lambda: damaged(build, mpi, "corrupt-down", 3)))
     return run_checks(checks)
 
 
