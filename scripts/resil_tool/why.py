@@ -363,6 +363,7 @@ def edge_lines(edges: list) -> list[str]:
 def error_lines(errors: list) -> list[str]:
     """Waits that last longer than their kind usually does, by whom they wait for: "ranks 0,2-3 for rank 1: receive, other node, 12 s (limit 5 s);
     rank 1 is computing"."""
+    words = {"not delivered": "has sent it, or posted its receive", "open": "may end it", "path broken": "is on a node that this one does not reach, and others reach both"}
     out = []
     for one in errors:
         number_of = one.get("destination")
@@ -371,6 +372,5 @@ def error_lines(errors: list) -> list[str]:
         out.append("%s for %s: %s, %s, %s (limit %s); %s" % (
             text(one.get("sources"), 100), whom, text(one.get("type"), 20), text(one.get("distance"), 20), seconds_text(number(one.get("seconds"))),
             seconds_text(number(one.get("threshold"))), "follows from rank %d" % follows if isinstance(follows, int) else
-            "%s %s" % (whom, "is " + text(one.get("status"), 20) if text(one.get("status")) not in ("not delivered", "open") else
-                       {"not delivered": "has sent it, or posted its receive", "open": "may end it"}[text(one.get("status"))])))
+            "%s %s" % (whom, words.get(text(one.get("status")), "is " + text(one.get("status"), 20)))))
     return out

@@ -120,7 +120,7 @@ void greeting(World& w, uint32_t side, Input& in) {
   const MacKey& key = w.o->key;
   size_t bytes = in.take(raw, how % sizeof(raw));
   if ((how & 0x80) != 0 && c.stage == Stage::kAwaitHello) {
-    Hello hello = {kMagic, kWireVersion, 0, 0, raw[0], raw[1], raw[2], {}, {}};
+    Hello hello = {kMagic, kWireVersion, 0, static_cast<Purpose>(raw[20] % 3), raw[0], raw[1], raw[2], {}, {}};
     memcpy(hello.nonce, raw + 3, sizeof(hello.nonce));
     key.sign(&hello, offsetof(Hello, mac), nullptr, 0, hello.mac);
     memcpy(raw, &hello, bytes = sizeof(hello));
@@ -129,7 +129,7 @@ void greeting(World& w, uint32_t side, Input& in) {
     transcript.label = Label::kProof;
     key.sign(&transcript, sizeof(transcript), nullptr, 0, raw);
     bytes = sizeof(Proof);
-  } else if ((how & 0x80) != 0 && c.stage == Stage::kAwaitChallenge) {
+  } else if ((how & 0x80) != 0 && (c.stage == Stage::kAwaitChallenge || c.stage == Stage::kProbeAwaitChallenge)) {
     Transcript transcript = c.transcript;
     memcpy(transcript.nonce, raw, sizeof(transcript.nonce));
     transcript.label = Label::kChallenge;
@@ -155,7 +155,8 @@ void overlay(const uint8_t* data, size_t size) {
   options.most_request = kMostRequest;
   options.most_answer = kMostAnswer;
   options.most_memory = 1 << 20;
-  const bool root = in.get<uint8_t>() % 2 != 0;
+  const auto shape = in.get<uint8_t>();
+  const bool root = shape % 2 != 0, probes = (shape & 2) != 0;
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   must(listener >= 0, "a socket can be made");
   const uint8_t key[16] = {1, 2, 3};
@@ -170,8 +171,10 @@ void overlay(const uint8_t* data, size_t size) {
   connect(w, 0, root ? Stage::kAwaitHello : Stage::kParent, 1);
   connect(w, 1, Stage::kChild, 7);
   connect(w, 2, Stage::kAwaitHello, kNoNode);
-  connect(w, 3, Stage::kAwaitChallenge, 1);
-  o.connections[w.slots[3]].transcript.hello = {kMagic, kWireVersion, 0, 0, kOwn, 1, 1, {}, {}};
+  connect(w, 3, probes ? Stage::kProbeAwaitChallenge : Stage::kAwaitChallenge, 1);
+  if (probes) o.probes[0] = {1, w.slots[3], o.now + 1, {Reach::kAsking, o.now, 0}};
+  o.connections[w.slots[3]].transcript.hello = {
+      kMagic, kWireVersion, 0, probes ? Purpose::kProbe : Purpose::kAttach, kOwn, 1, 1, {}, {}};
   for (int step = 0; step < 24 && in.left() != 0; ++step) {
     const auto what = in.get<uint8_t>();
     const uint32_t side = what % kSides;

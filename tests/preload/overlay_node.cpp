@@ -4,6 +4,8 @@
 // DIRECTORY, waits for the files of the others, and then lives until it is killed. Whenever it leads it asks everybody,
 // again and again. Says on standard output what it sees, one line each:
 //   listens IP | parent N | root N | round NUMBER lacks [N ...] | strangers refused N
+// While it leads and there is a file `waits` in DIRECTORY ("FROM TO"), it has node FROM ping node TO, and others vote:
+//   way FROM-TO REACH failures N asked N from N to N both N
 //
 //   overlay_node DIRECTORY NODE COUNT FAN_OUT leader|standby     a standby takes over on SIGUSR1
 #include <arpa/inet.h>
@@ -16,6 +18,7 @@
 #include <unistd.h>
 
 #include "detectors/hang/overlay/overlay.h"
+#include "detectors/hang/root/probes.h"
 
 using namespace resil::hang;
 
@@ -26,6 +29,11 @@ const char* directory;
 volatile sig_atomic_t taking_over;
 uint64_t asked;
 char last_lacks[600];
+Overlay* overlay;
+Probes probes;
+bool up[kMost];
+uint32_t wait_from, wait_to;
+constexpr uint16_t kProbeRound = 2;
 
 double seconds() {
   timespec time;
@@ -38,13 +46,57 @@ void pause_a_little() {
   nanosleep(&wait, nullptr);
 }
 
-uint32_t answer(void* self, uint16_t, const void*, uint32_t, void* room, uint32_t) {
+uint32_t answer(void* self, uint16_t kind, const void* request, uint32_t bytes, void* room, uint32_t room_bytes) {
+  if (kind == kProbeRound)
+    return sizeof(ProbeAnswer) * answer_probes(overlay, *static_cast<uint32_t*>(self), seconds(),
+                                               static_cast<const ProbeQuestion*>(request),
+                                               bytes / sizeof(ProbeQuestion), static_cast<ProbeAnswer*>(room),
+                                               room_bytes / sizeof(ProbeAnswer));
   memcpy(room, self, sizeof(uint32_t));
   return sizeof(uint32_t);
 }
 
-void finished(void*, uint64_t round, uint16_t, const void*, uint32_t bytes, const uint32_t* unanswered,
+/// What has become of the way that is asked for.
+void tell_way() {
+  static char last[200];
+  char text[200];
+  for (uint32_t i = 0; i < probes.count; ++i) {
+    const Way& way = probes.ways[i];
+    if (way.from != wait_from || way.to != wait_to) continue;
+    const Vote vote = probes_vote(probes, way);
+    snprintf(text, sizeof(text), "way %u-%u %u failures %u asked %u from %u to %u both %u", way.from, way.to,
+             static_cast<unsigned>(way.reach), way.failures > kFailures ? kFailures : way.failures, vote.asked,
+             vote.reach_from, vote.reach_to, vote.reach_both);
+    if (strcmp(text, last) != 0) printf("%s\n", text);
+    memcpy(last, text, sizeof(last));
+  }
+}
+
+/// Puts the next question about ways, if somebody waits.
+void ask_ways() {
+  char name[512];
+  snprintf(name, sizeof(name), "%s/waits", directory);
+  FILE* file = fopen(name, "r");
+  if (file == nullptr) return;
+  const bool whole = fscanf(file, "%u %u", &wait_from, &wait_to) == 2;
+  fclose(file);
+  if (!whole) return;
+  probes_want(probes, wait_from, wait_to, seconds());
+  if (const uint32_t count = probes_questions(probes, seconds()); count != 0)
+    overlay_ask(overlay, kProbeRound, probes.questions, count * static_cast<uint32_t>(sizeof(ProbeQuestion)),
+                seconds() + 5);
+}
+
+void finished(void*, uint64_t round, uint16_t kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
               uint32_t count) {
+  if (kind == kProbeRound) {
+    probes_came(probes, static_cast<const ProbeAnswer*>(merged), bytes / sizeof(ProbeAnswer), seconds());
+    probes_want_votes(
+        probes, [](const void*, uint32_t node) { return up[node]; }, nullptr, seconds());
+    return tell_way();
+  }
+  for (bool& one : up) one = true;
+  for (uint32_t i = 0; i < count; ++i) up[unanswered[i]] = false;
   static uint32_t known_bytes;
   char lacks[sizeof(last_lacks)] = "";
   for (uint32_t i = 0; i < count; ++i)
@@ -113,8 +165,9 @@ int main(int argc, char** argv) {
   options.handshake = 0.8, options.settle = 1, options.stagger = 0.3, options.probe = 1;
   const uint8_t key[16] = {3, 1, 4};
   const OverlayHandler handler = {&own, answer, nullptr, finished, nullptr, nullptr, nullptr};
-  Overlay* overlay = overlay_open(listener, table, count, own, standby, key, handler, options);
+  overlay = overlay_open(listener, table, count, own, standby, key, handler, options);
   if (overlay == nullptr) return 1;
+  probes.nodes = count;
   uint32_t parent = kMost, root = kMost;
   uint64_t refused = 0;
   for (double next = 0;;) {
@@ -127,6 +180,7 @@ int main(int argc, char** argv) {
     if (state.is_root && seconds() >= next) {
       next = seconds() + 0.2;
       asked += overlay_ask(overlay, 1, nullptr, 0, seconds() + 5) != 0 ? 1 : 0;
+      ask_ways();
     }
   }
 }

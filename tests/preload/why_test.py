@@ -250,6 +250,19 @@ def loses_a_message(mpi, place):
     job.job.end()
 
 
+def is_taken_over(mpi, place):
+    """The rank whose thread led is stopped: who takes over knows from the record for how long the job has stood still."""
+    job = Job(mpi, place, "cycle")
+    _, before = job.until(lambda found: found["verdict"] != "moving" and found["quiet"] > 3, "--no-stacks")
+    os.kill(job.pids()[0], signal.SIGSTOP)
+    try:
+        _, found = job.until(lambda found: True, "--no-stacks")
+        assert found["kind"] == "rank_stopped" and found["culprits"] == [0] and found["quiet"] > before["quiet"], found
+    finally:
+        os.kill(job.pids()[0], signal.SIGCONT)
+    job.job.end()
+
+
 def waits_for_a_file(mpi, place):
     job = Job(mpi, place, "fifo")
     done, found = job.until(lambda found: found["verdict"] != "moving", "--no-stacks")
@@ -299,6 +312,7 @@ def main(mpi):
     checks = [("a job that moves", moves), ("a rank that computes for ever", spins), ("a rank that waits for a file", waits_for_a_file),
               ("two ranks of Python", waits_in_python), ("a message that is lost", loses_a_message),
               ("two ranks that wait for each other", waits_for_each_other),
+              ("asked of a thread that has taken over", is_taken_over),
               ("stacks of all nodes with a hang that is told", gathers_stacks), ("stacks switched off", gathers_none),
               ("suspected, looked at, and goes on", is_suspected_and_goes_on),
               ("the same on two nodes", lambda mpi, place: waits_for_each_other(mpi, place, RESIL_NODE_RANKS="1"))]

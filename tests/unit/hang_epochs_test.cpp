@@ -275,3 +275,36 @@ TEST_CASE("files: numbers of their own, until one is closed or fails") {
   CHECK(state.part().kind == PartKind::kOther);
   CHECK(epochs.watched.section->irregular == 0);
 }
+
+TEST_CASE("the first look tells since when a rank stands still, unless that is not known") {
+  Slots slots;
+  const auto first = [&] {
+    Watched fresh = slots.watched;
+    fresh.looked = false;
+    return look(fresh, realtime_ns()).last_ns;
+  };
+  const uint64_t begun = realtime_ns();
+  constexpr uint64_t kNear = 2000000;  // ns that ticks and clock may differ by
+  Event e = slots.make(CallId::kMPI_Recv, 1, 7);
+  REQUIRE(enter(e));
+  const uint64_t inside = first();
+  CHECK(inside + kNear >= begun);
+  CHECK(inside <= realtime_ns());
+  CHECK(slots.quick().last_ns == inside);
+  CHECK(slots.quick().last_ns == 0);  // no first look
+  e.result = 0;
+  leave(e);
+  ring::TraceBuffer& trace = slots.core->trace();
+  ring::Record& record = trace.records[(trace.head - 1) % ring::kRecordsPerTrace];
+  record.duration = 1000;
+  CHECK(first() >= inside);
+  CHECK(first() <= realtime_ns());
+  record.duration = 0;  // not timed: it may have been left just now
+  CHECK(first() == 0);
+  record.duration = 1000;
+  record.repeat = 5;  // polls
+  CHECK(first() == 0);
+  record.repeat = 1;
+  record.time = ~uint64_t{0} / 2;  // damaged
+  CHECK(first() == 0);
+}

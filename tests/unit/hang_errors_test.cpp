@@ -45,7 +45,7 @@ struct Job {
              sizeof(Membership));  // no call, so no thread before it
       by_rank[i] = &states[i].state;
     }
-    for (uint64_t timer = 1; timer <= 8; ++timer)
+    for (uint64_t timer = 1; timer <= 12; ++timer)
       for (int i = 0; i < 20; ++i) root->timers.ended(timer, 0.1);
   }
 
@@ -91,11 +91,11 @@ TEST_CASE("a timer expires after five times the longest healthy wait of its type
   CHECK(job.errors().empty());
   job.waits(0, PartKind::kReceive, 1, 30);
   REQUIRE(job.errors().size() == 1);
-  CHECK_FALSE(job.errors()[0].far);
+  CHECK(job.errors()[0].distance == Distance::kSameNode);
   CHECK(job.errors()[0].limit == 5);
   job.waits(0, PartKind::kReceive, 2, 41);
   REQUIRE(job.errors().size() == 1);
-  CHECK(job.errors()[0].far);
+  CHECK(job.errors()[0].distance == Distance::kOtherNode);
   CHECK(job.errors()[0].limit == 40);
   job.waits(0, PartKind::kSend, 2, 30);
   CHECK(job.errors().size() == 1);
@@ -163,6 +163,46 @@ TEST_CASE("by the message log a message was sent and does not come") {
   CHECK(job.errors()[0].status == WaitStatus::kNotDelivered);
   job.waits(0, PartKind::kReceive, 2, 30).needed = 2;
   CHECK(job.errors()[0].status == WaitStatus::kComputing);
+}
+
+TEST_CASE("between nodes below other switches a timer has its own threshold") {
+  Job job(6);
+  job.root->timers = {};
+  job.nodes[0].network = job.nodes[1].network = 7;
+  job.nodes[2].network = 8;
+  job.waits(0, PartKind::kReceive, 2, 60);
+  CHECK(job.errors()[0].distance == Distance::kOtherNode);
+  CHECK(job.errors()[0].limit == 10);
+  job.waits(0, PartKind::kReceive, 4, 60);
+  CHECK(job.errors()[0].distance == Distance::kOtherSwitch);
+  CHECK(job.errors()[0].limit == 15);
+  job.wiring.several_switches = true;
+  job.waits(0, PartKind::kCollective, -1, 60);
+  CHECK(job.errors()[0].limit == 30);
+}
+
+TEST_CASE("a vote that says that the way is broken is the status, unless the other rank computes") {
+  Job job(8);
+  job.waits(0, PartKind::kReceive, 4, 30);
+  job.waits(4, PartKind::kReceive, 6, 1);
+  Probes& probes = job.root->probes;
+  probes.nodes = 4;
+  probes.ways[0] = {0, 2, Reach::kNothing, false, false, 2, 100, 95};
+  probes.ways[1] = {1, 0, Reach::kReplied, false, false, 0, 98, 0};
+  probes.ways[2] = {1, 2, Reach::kHost, false, false, 0, 98, 0};
+  probes.ways[3] = {3, 2, Reach::kReplied, false, false, 0, 90, 0};  // before it broke: no vote
+  probes.count = 4;
+  REQUIRE(job.errors().size() == 1);
+  WaitError error = job.errors()[0];
+  CHECK(error.status == WaitStatus::kPathBroken);
+  CHECK(error.follows == -1);
+  CHECK(error.vote.asked == 1);
+  CHECK(error.vote.reach_both == 1);
+  job.states[4].state.activity = RankActivity::kComputing;
+  CHECK(job.errors()[0].status == WaitStatus::kComputing);
+  job.waits(4, PartKind::kReceive, 6, 1);
+  probes.ways[2].reach = Reach::kNothing;
+  CHECK(job.errors()[0].status == WaitStatus::kWaiting);
 }
 
 TEST_CASE("an error whose destination waits itself follows from the end of the chain; causes come first") {

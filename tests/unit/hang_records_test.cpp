@@ -64,10 +64,12 @@ TEST_CASE("samples of nodes add up") {
   other.starved = 0.125;
   other.familiar = 7;
   other.moved = 3;
+  all.quiet = 4;
+  other.quiet = 2;
   other.oldest_open_ns = 9;
   summary_add(&all, other);
   CHECK((all.ranks == 12 && all.out == 3 && all.moved == 3));
-  CHECK((all.excused == 0.5 && all.starved == 0.125 && all.familiar == 7 && all.oldest_open_ns == 9));
+  CHECK((all.excused == 0.5 && all.starved == 0.125 && all.familiar == 7 && all.oldest_open_ns == 9 && all.quiet == 2));
   REQUIRE(all.event_count == 3);
   CHECK((all.events[0].rank == 3 && all.events[1].rank == 9 && all.events[2].rank == 11));
 }

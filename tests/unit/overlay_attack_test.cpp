@@ -167,6 +167,33 @@ TEST_CASE("without the key nobody gets past the greeting") {
   CHECK(world.node(0).unanswered.empty());
 }
 
+TEST_CASE("a probe gets the challenge and nothing more: it is no way into the tree") {
+  OverlayWorld world(5, narrow());
+  REQUIRE(world.assemble());
+  const Address& target = world.table()[1].leader;
+  const auto answered = [&](RawClient& client) {
+    return world.until([&] { return client.receive().size() >= sizeof(Challenge); }, 1);
+  };
+  const uint64_t refused = world.counters(1).refused_key;
+  {
+    RawClient from_above(target);  // a parent may probe its child; as a child it would be refused
+    from_above.hello(world.key(), 0, 1, 1, 1);
+    REQUIRE(answered(from_above));
+    from_above.prove(world.key());
+    CHECK(world.until([&] { return world.counters(1).refused_key == refused + 1; }, 1));
+    CHECK(from_above.closed());
+  }
+  uint32_t knocks = 1;
+  for (const auto& [from, purpose] : {std::pair{0, 0}, {1, 1}, {9, 1}, {4, 2}, {4, 255}}) {
+    RawClient client(target);
+    client.hello(world.key(), static_cast<uint32_t>(from), 1, 1, static_cast<uint8_t>(purpose));
+    ++knocks;
+    CHECK(world.until([&] { return world.counters(1).refused_key == refused + knocks; }, 1));
+    CHECK(client.receive().empty());
+  }
+  CHECK(world.state(1).children == 1);  // node 4, by its own connection
+}
+
 TEST_CASE("who says too little is sent away in time") {
   OverlayWorld world(5, narrow());
   REQUIRE(world.assemble());

@@ -194,8 +194,8 @@ void RawClient::reset() {
   shut();
 }
 
-void RawClient::hello(const uint8_t key[16], uint32_t from, uint32_t to, uint32_t attach) {
-  Hello hello = {kMagic, kWireVersion, 0, 0, from, to, attach, {1, 2, 3}, {}};
+void RawClient::hello(const uint8_t key[16], uint32_t from, uint32_t to, uint32_t attach, uint8_t purpose) {
+  Hello hello = {kMagic, kWireVersion, 0, static_cast<Purpose>(purpose), from, to, attach, {1, 2, 3}, {}};
   MacKey(key, 16).sign(&hello, offsetof(Hello, mac), nullptr, 0, hello.mac);
   session_->transcript.hello = hello;
   send(&hello, sizeof(hello));

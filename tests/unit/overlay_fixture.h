@@ -84,7 +84,7 @@ class RawClient {
   void reset();  ///< closes with RST
 
   /// Greets as node `from`; what has been sent is in `sent`.
-  void hello(const uint8_t key[16], uint32_t from, uint32_t to, uint32_t attach = 1);
+  void hello(const uint8_t key[16], uint32_t from, uint32_t to, uint32_t attach = 1, uint8_t purpose = 0);
   void prove(const uint8_t key[16]);  ///< after the challenge has come
   std::string frame(uint8_t type, uint16_t kind, const std::string& payload);  ///< the next one, signed
   std::vector<std::string> frames();  ///< payloads of the frames that have come, after prove()

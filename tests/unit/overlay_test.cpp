@@ -479,3 +479,56 @@ TEST_CASE("overlay_wake ends a wait") {
   overlay_step(world.at(0), world.now, 600000);  // the test's time limit says whether it waits
   SUCCEED();
 }
+
+TEST_CASE("a probe of any node, also of one above, and of one that is no neighbour in the tree") {
+  OverlayWorld world(8, narrow());
+  REQUIRE(world.assemble());
+  const auto found = [&](uint32_t from, uint32_t to) { return overlay_probed(world.at(from), to).reach; };
+  CHECK(found(7, 2) == Reach::kUnknown);
+  for (const auto& [from, to] : {std::pair{7u, 2u}, {0u, 7u}, {3u, 4u}}) {
+    const uint64_t refused = world.counters(to).refused_key, parents = world.counters(from).parents;
+    REQUIRE(overlay_probe(world.at(from), to, 2.5));
+    REQUIRE(world.until([&, from = from, to = to] { return found(from, to) != Reach::kAsking; }, 5));
+    CHECK(found(from, to) == Reach::kReplied);
+    world.run(3);
+    CHECK(world.counters(to).refused_key == refused);
+    CHECK(world.counters(to).refused_silent == 0);
+    CHECK(world.counters(from).parents == parents);
+    CHECK(world.state(to).strangers == 0);
+  }
+  CHECK(world.counters(7).probes == 1);
+  CHECK(world.counters(7).probes_answered == 1);
+  CHECK(overlay_probe(world.at(3), 3, 1));
+  CHECK(found(3, 3) == Reach::kReplied);
+  CHECK_FALSE(overlay_probe(world.at(3), 8, 1));
+}
+
+TEST_CASE("a probe tells a helper that does not reply from a host where nobody listens") {
+  OverlayWorld world(5, narrow());
+  REQUIRE(world.assemble());
+  world.node(4).stopped = true;  // its host takes the connection
+  world.kill(3);  // its host refuses it
+  REQUIRE(overlay_probe(world.at(2), 4, 2.5));
+  REQUIRE(overlay_probe(world.at(2), 3, 2.5));
+  world.run(2);
+  CHECK(overlay_probed(world.at(2), 4).reach == Reach::kAsking);
+  CHECK(overlay_probed(world.at(2), 3).reach == Reach::kHost);
+  world.run(1);
+  CHECK(overlay_probed(world.at(2), 4).reach == Reach::kHost);
+  CHECK(world.counters(2).probes_answered == 0);
+}
+
+TEST_CASE("probes are bounded, and the oldest result makes room") {
+  OverlayWorld world(20);
+  REQUIRE(world.assemble());
+  for (uint32_t node = 1; node < 20; ++node) world.node(node).stopped = true;
+  uint32_t begun = 0;
+  for (uint32_t node = 1; node < 20; ++node) begun += overlay_probe(world.at(0), node, 2.5);
+  CHECK(begun == 16);
+  CHECK(overlay_probed(world.at(0), 17).reach == Reach::kUnknown);
+  world.run(3);
+  REQUIRE(overlay_probe(world.at(0), 17, 2.5));
+  CHECK(overlay_probed(world.at(0), 17).reach == Reach::kAsking);
+  CHECK(overlay_probed(world.at(0), 1).reach == Reach::kUnknown);
+  CHECK(overlay_probed(world.at(0), 2).reach == Reach::kHost);
+}

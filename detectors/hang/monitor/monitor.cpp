@@ -92,6 +92,11 @@ uint32_t own_answer(void*, uint16_t kind, const void* request, uint32_t bytes, v
       return sizeof(FoundMessage) * search(watch.watched, watch.count, static_cast<const SearchQuestion*>(request),
                                            bytes / sizeof(SearchQuestion), static_cast<FoundMessage*>(room),
                                            room_bytes / sizeof(FoundMessage));
+    case Round::kProbe:
+      return sizeof(ProbeAnswer) * answer_probes(monitor->overlay, watch.node, monotonic_seconds(),
+                                                 static_cast<const ProbeQuestion*>(request),
+                                                 bytes / sizeof(ProbeQuestion), static_cast<ProbeAnswer*>(room),
+                                                 room_bytes / sizeof(ProbeAnswer));
     case Round::kStacks: return stacks_collect(watch, request, bytes, text, room_bytes);
     case Round::kUnmatched:
       monitor->counted = true;

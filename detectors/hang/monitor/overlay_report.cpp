@@ -20,6 +20,8 @@ constexpr Row kRows[] = {
     {"bad_frames", &OverlayCounters::bad_frames},
     {"accept_errors", &OverlayCounters::accept_errors},
     {"connect_errors", &OverlayCounters::connect_errors},
+    {"probes", &OverlayCounters::probes},
+    {"probes_answered", &OverlayCounters::probes_answered},
     {"parents", &OverlayCounters::parents},
     {"children_lost", &OverlayCounters::children_lost},
     {"silences", &OverlayCounters::silences},

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "detectors/hang/overlay/overlay.h"
 #include "detectors/hang/reader/rank_state.h"
 
 namespace resil::hang {
@@ -19,6 +20,7 @@ enum class Round : uint16_t {
   kUnmatched,  ///< mismatch.h, at the end of the job
   kSearch,  ///< request: SearchQuestion[]; answer: FoundMessage[]
   kStacks,  ///< request: StacksQuestion; answer: StacksHead, StackEntry records (reader/stacks.h)
+  kProbe,  ///< request: ProbeQuestion[]; answer: ProbeAnswer[]
 };
 
 /// A receive of `receiver` that waits for `sender` (or kAnySource) with `tag` (or kAnyTag); or a send of `sender`.
@@ -43,6 +45,21 @@ struct FoundMessage {
   uint8_t reserved[7];
 };
 static_assert(sizeof(FoundMessage) == 48);
+
+/// For node `from`: probe node `to`, unless a probe of it is under way, or began within the last `seconds`.
+struct ProbeQuestion {
+  uint32_t from, to;
+  float seconds;
+  uint32_t zero;
+};
+
+struct ProbeAnswer {
+  uint32_t from, to;
+  Reach reach;
+  uint8_t reserved[3];
+  float seconds;  ///< until the reply
+};
+static_assert(sizeof(ProbeQuestion) == 16 && sizeof(ProbeAnswer) == 16);
 
 enum class Order : uint16_t { kAbort = 100 };
 
@@ -86,6 +103,7 @@ struct Summary {
   double
       excused;  ///< seconds since the last sample in which being quiet says nothing: the most of any rank outside MPI
   double starved;  ///< of these, those in which that rank waited for a CPU
+  double quiet;  ///< seconds since any rank that is looked at entered or left a call, as far as is known
   Ending ending;  ///< of any such rank
   uint64_t why;  ///< number of the latest question why the job does not go on; 0: none
   RankEvent events[kMaxEvents];

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // See wireup.h. Three small collective calls at most: one byte tells whether all ranks can take part, 16 bytes a rank
-// which of them share a node; only where there are several nodes, 72 bytes a rank carry the leaders' addresses, host
+// which of them share a node; only where there are several nodes, 80 bytes a rank carry the leaders' addresses, host
 // names and rank 0's key. All ranks make the same calls: nothing that only one of them knows may come between.
 
 #include "detectors/hang/monitor/wireup.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -56,7 +57,18 @@ struct Contact {
   Address address;
   uint8_t key[16];
   char host[kHostText];
+  uint64_t network;
 };
+
+/// Of the switches above this node, as Slurm's topology plugin names them ("core.leaf3.node17"); 0: not known.
+uint64_t network_key() {
+  const char *address = getenv("SLURM_TOPOLOGY_ADDR"), *pattern = getenv("SLURM_TOPOLOGY_ADDR_PATTERN");
+  const char* node = address != nullptr ? strrchr(address, '.') : nullptr;
+  if (node == nullptr || pattern == nullptr || strncmp(pattern, "switch", 6) != 0) return 0;
+  uint64_t key = 1;
+  for (; address != node; ++address) key = hash_combine(key, static_cast<unsigned char>(*address));
+  return key | 1;
+}
 
 /// Nodes in order of their lowest rank: for each rank its node. Returns how many. Open addressing over `slots`.
 uint32_t number_nodes(const Place* keys, uint32_t count, uint32_t* node_of, uint32_t* slots, uint32_t slot_count) {
@@ -98,6 +110,7 @@ void fill_nodes(NodeEntry* nodes, const uint32_t* node_of, const Contact* contac
       node.first_rank = rank;
       node.leader = contacts[rank].address;
       memcpy(node.host, contacts[rank].host, sizeof(node.host) - 1);
+      node.network = contacts[rank].network;
     } else if (node.ranks == 1) {
       node.standby = contacts[rank].address;
     }
@@ -150,6 +163,7 @@ bool wire_up(Wiring& wiring, bool usable) {
   if (ok && wiring.node_count > 1) {
     Contact own = {};
     memcpy(own.host, runtime.host, strnlen(runtime.host, sizeof(own.host) - 1));
+    own.network = network_key();
     if (runtime.rank == wiring.leader || runtime.rank == wiring.standby)
       wiring.listener = overlay_listen(&own.address, same_host(keys, count));
     if (runtime.rank == 0 && getrandom(own.key, sizeof(own.key), 0) != static_cast<ssize_t>(sizeof(own.key)))
@@ -159,6 +173,10 @@ bool wire_up(Wiring& wiring, bool usable) {
     if (runtime.rank == wiring.leader || runtime.rank == wiring.standby) {
       wiring.nodes = memory::map_array<NodeEntry>(wiring.node_count);
       if (wiring.nodes != nullptr) fill_nodes(wiring.nodes, node_of, contacts, count);
+      for (uint32_t node = 1; wiring.nodes != nullptr && node < wiring.node_count; ++node)
+        wiring.several_switches =
+            wiring.several_switches || (wiring.nodes[0].network != 0 && wiring.nodes[node].network != 0 &&
+                                        wiring.nodes[0].network != wiring.nodes[node].network);
     }
     static constexpr uint8_t kNoKey[16] = {};
     if (memcmp(wiring.key, kNoKey, sizeof(kNoKey)) == 0) {

@@ -19,6 +19,7 @@ struct Wiring {
   int32_t ranks[kMaxWatched];
   int32_t leader, standby;  ///< world ranks, -1: none
   NodeEntry* nodes;  ///< node_count of them; null with one node
+  bool several_switches;  ///< by NodeEntry::network
   uint8_t key[16];
   int listener;  ///< of the leader and the standby; -1: none
   bool waiting_possible;  ///< ranks of other worlds may be waited for

@@ -66,7 +66,8 @@ uint32_t add_connection(Overlay& o, int fd, Stage stage) {
   uint32_t slot = 0;
   while (slot < o.high && o.connections[slot].stage != Stage::kFree) ++slot;
   epoll_event event = {};
-  event.events = EPOLLIN | (stage == Stage::kConnecting ? uint32_t{EPOLLOUT} : 0);
+  const bool connecting = stage == Stage::kConnecting || stage == Stage::kProbing;
+  event.events = EPOLLIN | (connecting ? uint32_t{EPOLLOUT} : 0);
   event.data.u64 = uint64_t{++o.generation} << 32 | slot;
   if (slot == o.capacity || epoll_ctl(o.epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
     close(fd);
@@ -76,7 +77,7 @@ uint32_t add_connection(Overlay& o, int fd, Stage stage) {
   Connection& c = o.connections[slot];
   c = {};
   c.fd = fd, c.stage = stage, c.generation = o.generation;
-  c.writes = stage == Stage::kConnecting;
+  c.writes = connecting;
   c.node = kNoNode;
   c.began = c.heard = c.spoke = o.now;
   o.strangers += is_stranger(c) ? 1 : 0;
@@ -87,6 +88,7 @@ uint32_t add_connection(Overlay& o, int fd, Stage stage) {
 void end_connection(Overlay& o, uint32_t slot, End why) {
   Connection& c = o.connections[slot];
   if (c.stage == Stage::kFree) return;
+  if (is_probe(c)) probe_ended(o, slot, c.stage == Stage::kProbing ? Reach::kNothing : Reach::kHost);
   const Connection was = c;
   if (c.fd >= 0) close(c.fd);  // epoll forgets it: no descriptor of ours is ever duplicated
   o.buffers.release(c.in);

@@ -52,9 +52,11 @@ void take_hello(Overlay& o, uint32_t slot, const uint8_t* data) {
   memcpy(&hello, data, sizeof(hello));
   Challenge challenge = {kMagic, kWireVersion, 0, {}, {}};
   // Parents have lower numbers than their children: so the tree has no cycle, whoever moves when.
-  if (hello.magic != kMagic || hello.version != kWireVersion || hello.to != o.own || hello.from <= o.own ||
-      hello.from >= o.count || !o.key.verify(&hello, offsetof(Hello, mac), nullptr, 0, hello.mac) ||
-      !draw_nonce(challenge.nonce))
+  const bool may = hello.purpose == Purpose::kAttach  ? hello.from > o.own
+                   : hello.purpose == Purpose::kProbe ? hello.from != o.own
+                                                      : false;
+  if (hello.magic != kMagic || hello.version != kWireVersion || hello.to != o.own || !may || hello.from >= o.count ||
+      !o.key.verify(&hello, offsetof(Hello, mac), nullptr, 0, hello.mac) || !draw_nonce(challenge.nonce))
     return refuse(o, slot);
   c.transcript = {hello, {}, Label::kChallenge};
   memcpy(c.transcript.nonce, challenge.nonce, sizeof(challenge.nonce));
@@ -66,7 +68,8 @@ void take_hello(Overlay& o, uint32_t slot, const uint8_t* data) {
 
 void take_proof(Overlay& o, uint32_t slot, const uint8_t* data) {
   Connection& c = o.connections[slot];
-  if (!verify(o, c.transcript, Label::kProof, data)) return refuse(o, slot);
+  if (c.transcript.hello.purpose != Purpose::kAttach || !verify(o, c.transcript, Label::kProof, data))
+    return refuse(o, slot);
   c.in_key = derive(o, c.transcript, Label::kKeyUp);
   c.out_key = derive(o, c.transcript, Label::kKeyDown);
   child_proved(o, slot);
@@ -82,6 +85,10 @@ void take_challenge(Overlay& o, uint32_t slot, const uint8_t* data) {
     ++o.counters.refused_key;
     return end_connection(o, slot, End::kLost);
   }
+  if (is_probe(c)) {
+    probe_ended(o, slot, Reach::kReplied);
+    return end_connection(o, slot, End::kQuiet);
+  }
   c.in_key = derive(o, c.transcript, Label::kKeyDown);
   c.out_key = derive(o, c.transcript, Label::kKeyUp);
   c.stage = Stage::kAwaitWelcome;
@@ -92,13 +99,15 @@ void take_challenge(Overlay& o, uint32_t slot, const uint8_t* data) {
 
 }  // namespace
 
-void send_hello(Overlay& o, uint32_t slot) {
+void send_hello(Overlay& o, uint32_t slot, Purpose purpose) {
   Connection& c = o.connections[slot];
-  Hello hello = {kMagic, kWireVersion, o.standby, 0, o.own, c.node, ++o.attach, {}, {}};
+  const bool probe = purpose == Purpose::kProbe;
+  const uint32_t attach = probe ? o.attach : ++o.attach;
+  Hello hello = {kMagic, kWireVersion, o.standby, purpose, o.own, c.node, attach, {}, {}};
   if (!draw_nonce(hello.nonce)) return end_connection(o, slot, End::kLost);
   o.key.sign(&hello, offsetof(Hello, mac), nullptr, 0, hello.mac);
   c.transcript = {hello, {}, Label::kChallenge};
-  c.stage = Stage::kAwaitChallenge;
+  c.stage = probe ? Stage::kProbeAwaitChallenge : Stage::kAwaitChallenge;
   send_plain(o, slot, &hello, sizeof(hello));
 }
 
@@ -115,6 +124,7 @@ uint32_t take_greeting(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t 
       take_proof(o, slot, data);
       return sizeof(Proof);
     case Stage::kAwaitChallenge:
+    case Stage::kProbeAwaitChallenge:
       if (bytes < sizeof(Challenge)) return 0;
       take_challenge(o, slot, data);
       return sizeof(Challenge);

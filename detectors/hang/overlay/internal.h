@@ -11,6 +11,7 @@
 //   rounds.cpp     questions and answers
 //   round_slots.cpp  what they live in
 //   orders.cpp     what goes one way
+//   probe.cpp      signs of life on a way of their own
 // One thread. Whatever may close a connection says so; after it, look at the connection's stage again.
 #pragma once
 
@@ -23,6 +24,7 @@ namespace resil::hang::overlay {
 constexpr uint32_t kRounds = 4;  ///< under way or remembered, at once
 constexpr uint32_t kMostAttempts = 16;  ///< to reach a parent, at once
 constexpr uint32_t kOrdersRemembered = 16;
+constexpr uint32_t kMostProbes = 16;  ///< under way or remembered
 constexpr double kNever = 1e300;
 constexpr uint64_t kListenerEvent = kNoNode, kWakeEvent = kNoNode - 1;  ///< in epoll; generation 0 is no connection's
 
@@ -37,6 +39,8 @@ enum class Stage : uint8_t {
   kAwaitChallenge,
   kAwaitWelcome,  ///< frames from here on
   kParent,
+  kProbing,  ///< made by us, for a sign of life
+  kProbeAwaitChallenge,
 };
 
 struct Connection {
@@ -74,6 +78,12 @@ struct Round {
   uint32_t from, from_generation;  ///< the parent's connection; kNoNode: asked here
   uint32_t request_bytes, answer_bytes;
   uint8_t *request, *answered, *answer;  ///< answered: a bit a node
+};
+
+struct Probe {
+  uint32_t node, slot;  ///< slot: kNoNode when it is over
+  double deadline;
+  Probed found;
 };
 
 struct NodeNews {
@@ -123,6 +133,8 @@ struct Overlay {
   uint16_t last_order_kind;
   double last_order_time;
   overlay::NodeNews* news;  ///< at the root; null until needed
+  overlay::Probe probes[overlay::kMostProbes];
+  uint32_t probe_next;
 };
 
 }  // namespace resil::hang
@@ -157,13 +169,17 @@ inline bool is_attempt(const Connection& c) {
   return c.stage == Stage::kConnecting || c.stage == Stage::kAwaitChallenge || c.stage == Stage::kAwaitWelcome;
 }
 
+inline bool is_probe(const Connection& c) {
+  return c.stage == Stage::kProbing || c.stage == Stage::kProbeAwaitChallenge;
+}
+
 // frames.cpp
 enum class Taken : uint8_t { kSome, kNeedsMore, kClosed };
 /// One message or frame from the front of what was read; kClosed: the connection is gone.
 Taken take_next(Overlay& o, uint32_t slot);
 
 // greeting.cpp
-void send_hello(Overlay& o, uint32_t slot);  ///< the socket is connected
+void send_hello(Overlay& o, uint32_t slot, Purpose purpose);  ///< the socket is connected
 /// Takes one message of the greeting from `data`; bytes taken, 0: more is needed. May close the connection.
 uint32_t take_greeting(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t bytes);
 
@@ -210,5 +226,9 @@ bool round_under_way(const Overlay& o);
 bool take_order(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes);
 bool take_raise(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes);
 void order_newcomer(Overlay& o, uint32_t slot);
+
+// probe.cpp
+void probe_ended(Overlay& o, uint32_t slot, Reach reach);  ///< before the connection is closed
+double probe_deadline(const Overlay& o, uint32_t slot);
 
 }  // namespace resil::hang::overlay

@@ -71,7 +71,7 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
     return nullptr;
   }
   const OverlayOptions all = completed(options);
-  const uint32_t capacity = all.most_children + all.most_strangers + kMostAttempts + 2;
+  const uint32_t capacity = all.most_children + all.most_strangers + kMostAttempts + kMostProbes + 2;
   void* memory = memory::map(mapping_bytes(capacity));
   const int epoll = epoll_create1(EPOLL_CLOEXEC);
   const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -30,6 +30,7 @@ struct NodeEntry {
   Address leader, standby;  ///< standby: family 0 where the node has a single rank
   uint32_t first_rank, ranks;
   char host[kHostText];  ///< its name, cut at the end; "" not known
+  uint64_t network;  ///< equal on nodes below one switch; 0: not known
 };
 
 constexpr uint32_t kNoNode = 0xffffffff;
@@ -83,6 +84,7 @@ struct OverlayCounters {
   uint64_t refused_key;  ///< wrong key, wrong node, malformed greeting
   uint64_t refused_silent;  ///< said nothing, or too little, until the deadline
   uint64_t bad_frames;  ///< on a proved connection: wrong MAC or sequence, too long, malformed; closed
+  uint64_t probes, probes_answered;  ///< of other nodes, from here; with a reply
   uint64_t accept_errors;  ///< out of descriptors or memory; goes on
   uint64_t connect_errors;  ///< attempts to reach a parent that failed
   uint64_t parents;  ///< times a parent was found; the first is no reconnection
@@ -101,6 +103,21 @@ struct OverlayState {
   bool is_root;  ///< node 0, or the lowest node that can be reached when node 0 is gone
   uint32_t reachable;  ///< nodes at or below this one, as last told by the children
   uint32_t children, strangers;
+};
+
+/// What a probe found of another node, on a way of its own: not that of the tree.
+enum class Reach : uint8_t {
+  kUnknown,
+  kAsking,
+  kReplied,  ///< its helper, with the key
+  kHost,  ///< its host took or refused the connection; its helper gave no reply
+  kNothing,  ///< nothing came back: the host, or the way there and back
+};
+
+struct Probed {
+  Reach reach;
+  double began;  ///< on the clock of overlay_step
+  double seconds;  ///< until the reply
 };
 
 struct Overlay;
@@ -137,6 +154,13 @@ bool overlay_order(Overlay* overlay, uint16_t kind, const void* payload, uint32_
 
 /// Any node: tells the root (for example that the user asks). False: there is no way to a root now.
 bool overlay_raise(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes);
+
+/// Any node: asks another node for a sign of life, directly. What comes of it, overlay_probed tells, after `patience`
+/// seconds at the latest. A probe of that node that is under way goes on. False: no such node, too many, or no
+/// descriptors.
+bool overlay_probe(Overlay* overlay, uint32_t node, double patience);
+/// The last probe of that node; kUnknown: none, or forgotten.
+Probed overlay_probed(const Overlay* overlay, uint32_t node);
 
 OverlayState overlay_state(const Overlay* overlay);
 const OverlayCounters& overlay_counters(const Overlay* overlay);

@@ -28,13 +28,14 @@ void deal_with(Overlay& o, const epoll_event& event) {
   Connection& c = o.connections[slot];
   if (c.generation != generation)  // closed, perhaps used anew, since the kernel told
     return;
-  if (c.stage == Stage::kConnecting) {
+  if (c.stage == Stage::kConnecting || c.stage == Stage::kProbing) {
     int error = 0;
     socklen_t bytes = sizeof(error);
     getsockopt(c.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    if (error == ECONNREFUSED && is_probe(c)) probe_ended(o, slot, Reach::kHost);
     if (error != 0) return end_connection(o, slot, End::kLost);
     if ((event.events & EPOLLOUT) == 0) return;
-    send_hello(o, slot);
+    send_hello(o, slot, is_probe(c) ? Purpose::kProbe : Purpose::kAttach);
   } else if ((event.events & EPOLLOUT) != 0) {
     write_connection(o, slot);
   }
@@ -48,6 +49,10 @@ void connection_timers(Overlay& o) {
   for (uint32_t i = 0; i < o.high; ++i) {
     Connection& c = o.connections[i];
     if (c.stage == Stage::kFree) continue;
+    if (is_probe(c)) {
+      if (o.now >= probe_deadline(o, i)) end_connection(o, i, End::kLost);
+      continue;
+    }
     if (!proved(c) || c.stage == Stage::kAwaitWelcome) {
       if (o.now - c.began >= o.options.handshake) {
         o.counters.refused_silent += is_stranger(c) ? 1 : 0;
@@ -70,6 +75,10 @@ double next_timer(const Overlay& o) {
   for (uint32_t i = 0; i < o.high; ++i) {
     const Connection& c = o.connections[i];
     if (c.stage == Stage::kFree) continue;
+    if (is_probe(c)) {
+      sooner(probe_deadline(o, i));
+      continue;
+    }
     if (!proved(c) || c.stage == Stage::kAwaitWelcome) {
       sooner(c.began + o.options.handshake);
       continue;

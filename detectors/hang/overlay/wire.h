@@ -7,9 +7,9 @@
 //   who connects  Hello      node numbers of both sides, nonce
 //   who accepts   Challenge  nonce; the MAC covers Hello and Challenge, so that who accepts has proved the key
 //   who connects  Proof      MAC over both under another label
-// Both sides then derive one key for each direction from the job key and both nonces. From here on frames only: header,
-// payload, MAC over both; the header's sequence number counts from 1 in each direction, so that nothing can be
-// replayed, left out or reordered. Who accepts sends the first frame: the welcome.
+// A probe ends with the challenge. Else both sides derive one key for each direction from the job key and both nonces.
+// From here on frames only: header, payload, MAC over both; the header's sequence number counts from 1 in each
+// direction, so that nothing can be replayed, left out or reordered. Who accepts sends the first frame: the welcome.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,16 @@
 namespace resil::hang::overlay {
 
 constexpr uint32_t kMagic = 0x4f4c5352;  // "RSLO"
-constexpr uint16_t kWireVersion = 1;
+constexpr uint16_t kWireVersion = 2;
+
+/// Why somebody knocks: to be a child, or for the challenge alone, which proves that this node lives and is reached.
+enum class Purpose : uint8_t { kAttach, kProbe };
 
 struct Hello {
   uint32_t magic;
   uint16_t version;
-  uint8_t standby, zero;
+  uint8_t standby;
+  Purpose purpose;
   uint32_t from, to;  ///< node numbers
   uint32_t attach;  ///< how often `from` has tried to attach; tells old news from new. A standby counts from 2^31
   uint8_t nonce[16];

@@ -29,6 +29,7 @@ void summary_add(Summary* into, const Summary& from) {
   into->finalizing += from.finalizing;
   if (from.oldest_open_ns > into->oldest_open_ns) into->oldest_open_ns = from.oldest_open_ns;
   if (from.familiar < into->familiar) into->familiar = from.familiar;
+  if (from.quiet < into->quiet) into->quiet = from.quiet;
   if (from.excused > into->excused) {
     into->excused = from.excused;
     into->starved = from.starved;

@@ -139,8 +139,24 @@ Envelope envelope_read(const Section& section, uint64_t comm, int32_t peer, int3
   return {};
 }
 
+namespace {
+
+/// When this thread entered or left a call last; 0: not known: it polls, or that call was not timed.
+uint64_t last_of(const Watched& watched, const ring::TraceBuffer& trace, uint64_t current, uint64_t now_ns) {
+  const uint64_t at = current != 0 ? current : load(trace.head);
+  if (at == 0) return 0;
+  const ring::Record record = copy_of(trace.records[(at - 1) % ring::kRecordsPerTrace]);
+  const auto spent = static_cast<double>(record.duration);
+  if (record.repeat != 1 || (current == 0 && !(spent >= 1 && spent < 1e18))) return 0;
+  const uint64_t ns = realtime_of(*watched.header, record.time + (current != 0 ? 0 : static_cast<uint64_t>(spent)));
+  return ns <= now_ns ? ns : 0;
+}
+
+}  // namespace
+
 QuickLook look(Watched& watched, uint64_t now_ns) {
   QuickLook quick = {};
+  bool dated = !watched.looked;
   const auto phase = static_cast<ring::Phase>(load(watched.header->phase));
   quick.finished = phase == ring::Phase::kFinished;
   quick.inside_finalize = phase == ring::Phase::kFinalizing;
@@ -159,6 +175,11 @@ QuickLook look(Watched& watched, uint64_t now_ns) {
         watched.looked && run != 0 && run == watched.trace_run[i] && polled != watched.trace_polls[i];
     watched.trace_run[i] = run;
     watched.trace_polls[i] = polled;
+    if (dated && (steps != 0 || current != 0)) {
+      const uint64_t last = run == 0 ? last_of(watched, trace, current, now_ns) : 0;
+      dated = last != 0;
+      quick.last_ns = last > quick.last_ns ? last : quick.last_ns;
+    }
     const bool live = load(trace.state) == static_cast<uint32_t>(ring::TraceState::kLive);
     if (!live || (chosen != ~0u && trace.tid != watched.pid)) continue;
     chosen = i;
@@ -172,6 +193,7 @@ QuickLook look(Watched& watched, uint64_t now_ns) {
       quick.open_since_ns = since < now_ns ? since : now_ns;
     }
   }
+  if (!dated) quick.last_ns = 0;
   quick.moved = !watched.looked || mark != watched.mark;
   watched.calls = calls;
   watched.polls = polls;

@@ -47,6 +47,7 @@ struct QuickLook {
   uint64_t instance;  ///< of the main thread's open call or run of polls (else of the first thread that calls MPI); 0:
                       ///< neither
   uint64_t open_since_ns;  ///< CLOCK_REALTIME; 0: outside
+  uint64_t last_ns;  ///< on the first look: when the rank entered or left a call last; 0: not known
 };
 QuickLook look(Watched& watched, uint64_t now_ns);
 

@@ -25,6 +25,8 @@ constexpr double kLifeSeconds = 0.8;  // between two looks at /proc for a rank t
 constexpr double kAskAfter = 2;  // seconds of quiet, after which a rank outside MPI is looked at closely
 constexpr uint32_t kAskedEarly = 64;  // ranks that are asked at once whether they wait for a CPU, in one sample
 constexpr double kReopenSeconds = 0.5, kReopenLater = 5;
+constexpr uint64_t kStoodNs = 1000000000;  ///< a call entered or left since is a move of now
+constexpr double kNeverSeen = 1e9;
 
 bool lives(const Tracked& rank) { return rank.life == RankActivity::kUnknown || rank.life == RankActivity::kStopped; }
 
@@ -87,6 +89,18 @@ void note_questions(Watch& watch, uint32_t i, uint64_t now_ns, Summary* summary)
     if (ticket > summary->why) summary->why = ticket;
 }
 
+/// The first look of who takes over from a leader that is stopped or gone: the record tells since when a rank that
+/// stands still has done so. False: it moves, or is not known not to.
+bool stood_before(const Watch& watch, Tracked& rank, const QuickLook& quick, double now, uint64_t now_ns) {
+  if (rank.seen || watch.sampled_at != 0 || quick.last_ns == 0 || now_ns - quick.last_ns < kStoodNs) return false;
+  const auto before = [&](uint64_t ns) { return now - static_cast<double>(now_ns - ns) * 1e-9; };
+  rank.moved_at = before(quick.last_ns);
+  rank.open_since = quick.in_mpi ? before(quick.open_since_ns) : rank.moved_at;
+  rank.instance = quick.instance;
+  rank.seen = true;
+  return true;
+}
+
 void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary* summary) {
   Tracked& rank = watch.tracked[i];
   Watched& watched = watch.watched[i];
@@ -98,7 +112,8 @@ void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary*
   }
   note_questions(watch, i, now_ns, summary);
   const QuickLook quick = look(watched, now_ns);
-  if (!rank.seen || quick.moved || quick.instance != rank.instance) {
+  if (!stood_before(watch, rank, quick, now, now_ns) &&
+      (!rank.seen || quick.moved || quick.instance != rank.instance)) {
     rank.moved_at = rank.open_since = rank.life_checked = now;
     rank.instance = quick.instance;
     rank.seen = true;
@@ -127,7 +142,9 @@ void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary*
   if (quick.inside_finalize) ++summary->finalizing;
   if (quick.polling) ++summary->polling;
   else if (!quick.in_mpi) ++summary->out;
-  sample_excuse(watch, i, !quick.in_mpi && !quick.polling && rank.moved_at != now, now, summary);
+  if (now - rank.moved_at < summary->quiet) summary->quiet = now - rank.moved_at;
+  if (watch.sampled_at != 0)  // what lies before the first sample is not this leader's to take off
+    sample_excuse(watch, i, !quick.in_mpi && !quick.polling && rank.moved_at != now, now, summary);
   if ((quick.in_mpi || quick.polling) && now - rank.open_since >= kWaitingSeconds) {
     ++summary->waiting;
     const uint64_t open_ns = static_cast<uint64_t>((now - rank.open_since) * 1e9);
@@ -170,6 +187,7 @@ void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t cou
 void watch_sample(Watch& watch, double now, Summary* summary) {
   *summary = {};
   summary->familiar = ~uint64_t{0};
+  summary->quiet = kNeverSeen;
   open_missing(watch, now);
   watch.starved_asked = 0;
   const uint64_t now_ns = realtime_ns();

@@ -19,6 +19,7 @@
 #include "detectors/hang/root/root_verdict.h"
 #include "detectors/hang/root/stacks_file.h"
 #include "detectors/hang/root/unmatched_report.h"
+#include "detectors/hang/root/ways.h"
 #include "detectors/hang/root/why.h"
 #include "detectors/hang/verdict/note.h"
 #include "shim/base/hash.h"
@@ -36,6 +37,7 @@ constexpr double kStatesEarly = 0.4;  ///< likewise, the first times after anybo
 constexpr uint32_t kEarlyStates = 4;
 constexpr double kLookEvery = 0.5;  // a proof must not wait for a doubled interval
 constexpr double kStuckRound = 10;
+constexpr double kLongestQuiet = 86400;
 constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
 
 void note_opinion(Root& root) {
@@ -87,7 +89,9 @@ void sampled(Root& root, const Summary& summary) {
   if (root.looked_at != 0 && now - root.looked_at > kGapSeconds) gap(root, now);
   root.looked_at = now;
   if (summary.moved != 0 || root.moved_at == 0) {
-    root.moved_at = now;
+    // The first look of who takes over from another root: since when it stands still, the records tell.
+    root.moved_at =
+        summary.moved == 0 && summary.quiet > 0 && summary.quiet < kLongestQuiet ? now - summary.quiet : now;
     root.faulty_since = 0;
     root.states_taken = 0;
   }
@@ -108,6 +112,7 @@ void sampled(Root& root, const Summary& summary) {
                     now - root.states_at >= (root.states_taken < kEarlyStates ? kStatesEarly : kStatesEvery);
   if (why_is_due(root, summary.why)) root.why = summary.why;
   if (root.why != 0) root.states_due = true;
+  if (root.probes.count != 0) root.probes_due = true;  // some may be under way
   if (summary.ending.name != 0) begin_last_look(root, summary.ending);
   // Also before anything can be proved: calls that do not match are the better word for what hangs on them.
   root.mismatch_due = summary.ending.name != 0 || now - root.mismatch_at >= kMismatchEvery ||
@@ -180,6 +185,11 @@ Ask next_round(Root& root) {
     const uint32_t bytes = stacks_question(root);
     return ask(root, Phase::kStacking, Round::kStacks, &root.stacks_question, bytes);
   }
+  if (root.probes_due) {
+    root.probes_due = false;
+    if (const uint32_t count = probes_questions(root.probes, monotonic_seconds()); count != 0)
+      return ask(root, Phase::kProbing, Round::kProbe, root.probes.questions, count * sizeof(ProbeQuestion));
+  }
   if (root.mismatch_due) {
     root.mismatch_due = false;
     return ask(root, Phase::kComparing, Round::kMismatch);
@@ -218,6 +228,7 @@ bool judged(Root& root, double now) {
   promote_amounts(root, verdict);
   name_cpu_idle(root, now, verdict);
   add_devices(root, verdict);
+  add_ways(root, verdict);
   add_places(root, verdict);
   return true;
 }
@@ -249,6 +260,7 @@ Ask tell(Root& root) {
 Ask decide(Root& root) {
   names_forget(root.names);
   const double now = monotonic_seconds();
+  plan_probes(root, now);
   const bool certain = judged(root, now), known = certain && was_published(*root.control, root.verdict);
   root.why_only = root.why != 0 && (!certain || known);
   if (root.why == 0 && (known || (!certain && !quiet_notice(root, now, &root.verdict)))) return next_round(root);
@@ -437,6 +449,7 @@ bool root_begin(Root& root, const Wiring& wiring, ControlBlock& control, Watch& 
   root.answers = memory::map_array<Answer>(kMostAnswers);
   root.mismatch = mismatch_create(count);
   root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_ns());
+  root.probes.nodes = wiring.node_count;
   root.begun_at = monotonic_seconds();
   root.why_told = realtime_ns();  // what was asked before, the leader before has answered
   root.traced = config_has("RESIL_LOG", "debug");
@@ -509,7 +522,7 @@ Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, co
   if (kind == Round::kSummary) note_silence(root, unanswered, count, monotonic_seconds());
   constexpr Round kAwaited[] = {Round::kNone,      Round::kSummary, Round::kStates,   Round::kAnswers,
                                 Round::kStates,    Round::kNames,   Round::kMismatch, Round::kNames,
-                                Round::kUnmatched, Round::kStacks,  Round::kSearch};
+                                Round::kUnmatched, Round::kStacks,  Round::kSearch,   Round::kProbe};
   if (kind != kAwaited[static_cast<size_t>(root.phase)]) return {Round::kNone, nullptr, 0};  // too late
   switch (root.phase) {
     case Phase::kIdle: break;
@@ -520,6 +533,9 @@ Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, co
     case Phase::kConfirming: return states_came(root, merged, bytes);
     case Phase::kCounting: return answers_came(root, merged, bytes);
     case Phase::kSearching: return search_came(root, merged, bytes);
+    case Phase::kProbing:
+      note_probes(root, static_cast<const ProbeAnswer*>(merged), bytes / sizeof(ProbeAnswer), monotonic_seconds());
+      return next_round(root);
     case Phase::kStacking: write_stacks(root, merged, bytes); return next_round(root);
     case Phase::kNaming:
     case Phase::kNamingMismatch:
@@ -537,6 +553,7 @@ Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, co
 Ask root_refused(Root& root) {
   switch (root.phase) {
     case Phase::kReading:
+    case Phase::kProbing:
     case Phase::kStacking: return next_round(root);
     case Phase::kCounting:
     case Phase::kConfirming: return decide(root);

@@ -14,6 +14,7 @@
 #include "detectors/hang/reader/stacks.h"
 #include "detectors/hang/root/names.h"
 #include "detectors/hang/root/near_miss.h"
+#include "detectors/hang/root/probes.h"
 #include "detectors/hang/stats/adaptive_timeout.h"
 #include "detectors/hang/stats/snapshot.h"
 #include "detectors/hang/stats/watch.h"
@@ -74,6 +75,7 @@ enum class Phase : uint8_t {
   kBalancing,  ///< unmatched messages, at the end
   kStacking,  ///< stacks of all threads, after a finding
   kSearching,  ///< messages like those that the verdict misses
+  kProbing,  ///< which nodes reach which
 };
 
 /// A question to all nodes; kNone: none, the chain is over.
@@ -97,6 +99,7 @@ struct Root {
   JobStates states;
   stats::AdaptiveTimeout timeouts;
   stats::AdaptiveTimeout timers;  ///< by type and distance
+  Probes probes;  ///< by timers that have expired (ways.h)
   Waited* waited;  ///< one a rank
   Mismatch* mismatch;
   CallCpu* call_cpu;  ///< one a rank
@@ -106,7 +109,7 @@ struct Root {
   Fact* facts;  ///< one a rank
   Summary summary;
   Phase phase;
-  bool states_due, mismatch_due, stacks_due;  ///< what is left of this chain
+  bool states_due, mismatch_due, stacks_due, probes_due;  ///< what is left of this chain
   bool ending;  ///< after the collectives the unmatched messages, and no more
   StacksQuestion stacks_question;
   bool stacks;  ///< RESIL_HANG_STACKS

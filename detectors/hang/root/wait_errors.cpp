@@ -14,12 +14,13 @@ namespace resil::hang {
 namespace {
 
 constexpr uint32_t kLongestChain = 64;
-/// Seconds, by type, on the same and on another node: until enough waits of that kind have ended here to know better.
-constexpr double kPreset[][2] = {{5, 10}, {5, 10}, {10, 20}, {10, 20}};
+constexpr uint32_t kDistances = 3;
+/// Seconds, by type and distance: until enough waits of that kind have ended here to know better.
+constexpr double kPreset[][kDistances] = {{5, 10, 15}, {5, 10, 15}, {10, 20, 30}, {10, 20, 30}};
 
 double limit_of(const Root& root, uint64_t timer) {
   if (timer == 0 || root.timers.seen(timer) >= stats::AdaptiveTimeout::kFewest) return root.timers.limit(timer);
-  return kPreset[(timer - 1) / 2][(timer - 1) % 2];
+  return kPreset[(timer - 1) / kDistances][(timer - 1) % kDistances];
 }
 
 /// What the call waits for; a small send beside a receive is no reason.
@@ -73,6 +74,8 @@ int32_t destination_of(const Root& root, const Part& part, Late& late) {
   return found;
 }
 
+}  // namespace
+
 int32_t node_of(const Root& root, int32_t rank) {
   if (const RankState* state = state_of(root, rank); state != nullptr) return static_cast<int32_t>(state->node);
   for (uint32_t node = 0; node < root.wiring->node_count && root.wiring->nodes != nullptr && rank >= 0; ++node) {
@@ -81,6 +84,19 @@ int32_t node_of(const Root& root, int32_t rank) {
       return static_cast<int32_t>(node);
   }
   return -1;
+}
+
+namespace {
+
+const Way* way_of(const Root& root, int32_t from, int32_t to) {
+  return from >= 0 && to >= 0 && from != to
+             ? probes_way(root.probes, static_cast<uint32_t>(from), static_cast<uint32_t>(to))
+             : nullptr;
+}
+
+const char* reach_name(Reach reach) {
+  constexpr const char* kNames[] = {"unknown", "under way", "replied", "host only", "no answer"};
+  return kNames[static_cast<size_t>(reach)];
 }
 
 /// By the message log: was it sent, or a receive posted for it?
@@ -102,7 +118,8 @@ bool other_side_is_done(const Root& root, int32_t me, const Part& part) {
   return known && done >= part.needed;
 }
 
-WaitStatus status_of(const Root& root, int32_t me, const Part& part, int32_t destination) {
+/// `way`: between their nodes; null: not probed.
+WaitStatus status_of(const Root& root, int32_t me, const Part& part, int32_t destination, const Way* way) {
   if (destination < 0) return WaitStatus::kOpen;
   const RankState* state = state_of(root, destination);
   if (state == nullptr) return WaitStatus::kUnreachable;
@@ -112,6 +129,9 @@ WaitStatus status_of(const Root& root, int32_t me, const Part& part, int32_t des
     case RankActivity::kFinished: return WaitStatus::kFinished;
     default: break;
   }
+  if (way != nullptr && is_broken(*way) && state->activity != RankActivity::kComputing &&
+      probes_vote(root.probes, *way).reach_both != 0)
+    return WaitStatus::kPathBroken;
   if (other_side_is_done(root, me, part)) return WaitStatus::kNotDelivered;
   if (state->activity == RankActivity::kComputing) return WaitStatus::kComputing;
   return state->activity == RankActivity::kUnknown ? WaitStatus::kUnreachable : WaitStatus::kWaiting;
@@ -136,14 +156,32 @@ const char* type_name(WaitType type) {
 }
 
 const char* status_name(WaitStatus status) {
-  constexpr const char* kNames[] = {"open",     "unreachable", "gone",          "stopped",
-                                    "finished", "computing",   "not delivered", "waiting"};
+  constexpr const char* kNames[] = {"open",      "unreachable",   "gone",        "stopped", "finished",
+                                    "computing", "not delivered", "path broken", "waiting"};
   return kNames[static_cast<size_t>(status)];
 }
 
-bool is_far(const Root& root, const RankState& state, const Part& part) {
-  if (part.kind == PartKind::kCollective || part.peer < 0) return root.wiring->node_count > 1;
-  return node_of(root, part.peer) != static_cast<int32_t>(state.node);
+Distance between(const NodeEntry& one, const NodeEntry& other) {
+  return one.network != 0 && other.network != 0 && one.network != other.network ? Distance::kOtherSwitch
+                                                                                : Distance::kOtherNode;
+}
+
+Distance distance_of(const Root& root, const RankState& state, const Part& part) {
+  const Wiring& wiring = *root.wiring;
+  if (part.kind == PartKind::kCollective || part.peer < 0) {
+    return wiring.node_count < 2     ? Distance::kSameNode
+           : wiring.several_switches ? Distance::kOtherSwitch
+                                     : Distance::kOtherNode;
+  }
+  const int32_t node = node_of(root, part.peer);
+  if (node == static_cast<int32_t>(state.node)) return Distance::kSameNode;
+  if (node < 0 || wiring.nodes == nullptr || state.node >= wiring.node_count) return Distance::kOtherNode;
+  return between(wiring.nodes[state.node], wiring.nodes[node]);
+}
+
+const char* distance_name(Distance distance) {
+  constexpr const char* kNames[] = {"same node", "other node", "other switch"};
+  return kNames[static_cast<size_t>(distance)];
 }
 
 }  // namespace
@@ -151,7 +189,8 @@ bool is_far(const Root& root, const RankState& state, const Part& part) {
 uint64_t timer_of(const Root& root, const RankState& state) {
   const Part* part = reason_of(state);
   if (part == nullptr) return 0;
-  return 1 + 2 * static_cast<uint64_t>(type_of(*part)) + (is_far(root, state, *part) ? 1 : 0);
+  return 1 + kDistances * static_cast<uint64_t>(type_of(*part)) +
+         static_cast<uint64_t>(distance_of(root, state, *part));
 }
 
 uint32_t find_errors(const Root& root, WaitError* errors, uint32_t room) {
@@ -173,9 +212,15 @@ uint32_t find_errors(const Root& root, WaitError* errors, uint32_t room) {
       made.destination = destination_of(root, *part, late);
       made.since_ns = wait->entered_ns;
       made.type = type_of(*part);
-      made.far = is_far(root, *state, *part);
-      made.status = status_of(root, rank, *part, made.destination);
+      made.distance = distance_of(root, *state, *part);
       made.responsible = node_of(root, made.destination);
+      const Way* way = way_of(root, static_cast<int32_t>(state->node), made.responsible);
+      if (way != nullptr) {
+        made.reach = way->reach;
+        made.failures = way->failures;
+        made.vote = probes_vote(root.probes, *way);
+      }
+      made.status = status_of(root, rank, *part, made.destination, way);
       // Association: the destination waits itself, and what that comes from is its own error.
       made.follows = made.status == WaitStatus::kWaiting ? cause_of(root, made.destination, late) : -1;
       if ((made.follows < 0) != causes) continue;
@@ -183,10 +228,15 @@ uint32_t find_errors(const Root& root, WaitError* errors, uint32_t room) {
       WaitError* same = nullptr;  // merged: several report the same destination, and deduplicated: once each
       for (uint32_t k = 0; k < count && same == nullptr; ++k)
         if (errors[k].destination == made.destination && errors[k].type == made.type &&
-            errors[k].status == made.status && errors[k].far == made.far && made.destination >= 0)
+            errors[k].status == made.status && errors[k].distance == made.distance && made.destination >= 0)
           same = &errors[k];
       if (same != nullptr) {
         same->sources.add(rank);
+        if (made.failures > same->failures) {
+          same->reach = made.reach;
+          same->failures = made.failures;
+          same->vote = made.vote;
+        }
         if (made.seconds > same->seconds) {
           same->seconds = made.seconds;
           same->since_ns = made.since_ns;
@@ -214,10 +264,20 @@ void write_errors(JsonWriter& json, const Root& root) {
     json.integer("since_ns", static_cast<int64_t>(error.since_ns));
     json.text("type", type_name(error.type));
     json.text("status", status_name(error.status));
-    json.text("distance", error.far ? "other node" : "same node");
+    json.text("distance", distance_name(error.distance));
     json.number("seconds", error.seconds);
     json.number("threshold", error.limit);
     if (error.responsible >= 0) json.integer("responsible_node", error.responsible);
+    if (error.reach != Reach::kUnknown) json.text("ping", reach_name(error.reach));
+    if (error.failures != 0) {
+      json.integer("pings_without_reply", error.failures);
+      json.begin_object("vote");
+      json.integer("asked", error.vote.asked);
+      json.integer("reach_source", error.vote.reach_from);
+      json.integer("reach_destination", error.vote.reach_to);
+      json.integer("reach_both", error.vote.reach_both);
+      json.end_object();
+    }
     if (error.follows >= 0) json.integer("follows", error.follows);
     json.end_object();
   }

@@ -8,6 +8,7 @@
 #include "detectors/hang/root/report_files.h"
 #include "detectors/hang/root/root_verdict.h"
 #include "detectors/hang/root/stacks_file.h"
+#include "detectors/hang/root/ways.h"
 #include "shim/base/clock.h"
 #include "shim/call/runtime.h"
 #include "shim/model/calls.h"
@@ -154,6 +155,7 @@ void why_verdict(const Root& root, double now, Verdict* verdict) {
   }
   if (verdict->victim_count == 0 && verdict->type != HangClass::kMoving) add_waiting(root, verdict);
   add_devices(root, verdict);
+  add_ways(root, verdict);
   if (verdict->type != HangClass::kCollectiveMismatch) add_places(root, verdict);
 }
 

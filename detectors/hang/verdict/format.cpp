@@ -154,7 +154,8 @@ class Formatter {
     uint32_t shown = 0;
     for (uint32_t i = 0; i < s_.others.count; ++i)
       for (int32_t node = s_.others.ranges[i].first; node <= s_.others.ranges[i].last && shown < kMost; ++node) {
-        t_.add("%snode %d", shown++ == 0 ? "" : ", ", node);
+        t_.add("%snode %d", shown == 0 ? "" : s_.others.total == 2 ? " and " : ", ", node);
+        ++shown;
         if (const char* place = name(NameKind::kNode, -1, static_cast<uint64_t>(node));
             place != nullptr && place[0] != 0)
           t_.add(" (%s)", place);
