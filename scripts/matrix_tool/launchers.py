@@ -231,6 +231,17 @@ def check_dump(bench):
     must(bench.status(folder) == 0, bench.story(folder))
 
 
+def check_status(bench):
+    """`resil status --all` on one node has every rank of every node, by srun in a Slurm job and else by ssh."""
+    folder = waiting(bench)
+    told = json.loads(bench.tool(bench.nodes[0], "status", "--all", "--json", f"{SHARED}/{folder}/report"))
+    must({one["rank"] for one in told["ranks"]} == set(range(bench.ranks)) and not told["unanswered"], told)
+    must(told["hosts"] == {node: bench.launcher.each for node in bench.nodes}, told["hosts"])
+    must(f"ranks      {bench.ranks} of {bench.ranks} on " in bench.tool(bench.nodes[-1], "status", "--all", f"{SHARED}/{folder}/report"))
+    go(bench, folder)
+    must(bench.status(folder) == 0, bench.story(folder))
+
+
 def check_alone(bench):
     """Each node has its own report directory, and no file is shared: presence and the hang are found all the same; or one line
     says that this launcher's ranks need a shared one."""
@@ -485,11 +496,12 @@ def limit_and_epilog(bench):
 
 SPANK_CHECKS = {"plugin: srun --resil": plugin_environment, "plugin: put back, a node excluded": put_back,
                 "plugin: dump before the limit, epilog": limit_and_epilog}
-EVERY = {**CHECKS, **SLURM_CHECKS, **SPANK_CHECKS}
+STATUS_CHECKS = {"status over nodes": check_status}  # of the tool; no column of the page
+EVERY = {**CHECKS, **SLURM_CHECKS, **STATUS_CHECKS, **SPANK_CHECKS}
 
 
 def checks_of(launcher):
-    return {**CHECKS, **({**SLURM_CHECKS, **SPANK_CHECKS} if "srun" in launcher.how else {})}
+    return {**CHECKS, **STATUS_CHECKS, **({**SLURM_CHECKS, **SPANK_CHECKS} if "srun" in launcher.how else {})}
 
 
 def compile_plugin(hosts):

@@ -13,7 +13,7 @@ import sys
 import time
 
 from . import job as jobs
-from . import blocked, fold, process, records, symbols
+from . import blocked, fold, nodes, process, records, symbols
 from .attach import _lives_without_ring, fill_from_ring, is_here
 from .job import LiveRing, Usage
 from .records import Rank
@@ -25,7 +25,6 @@ from .text import clean, plural, rank_name, rank_set, ranks_phrase
 _SYSTEM = re.compile(r"(lib(c|m|pthread|mpi|open-|pmi|ucp|ucs|uct|event|resil|stdc|gfortran)|ld-|mca_|linux-vdso|\[)")
 _WHO = re.compile(r"rank \d+ of (\d+) \(([^,()]*), pid \d+\): ")
 MOST_LINES = 24  # groups of ranks that say the same
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 WAIT_SECONDS = 5.0
 POLL_SECONDS = 0.02
@@ -55,7 +54,7 @@ def run(word: str | None, as_json: bool = False, signal_only: bool = False,
     ranks = directory.ranks if directory else {}
     targets = [Target(ring, _report_of(ring, ranks)) for ring in job.rings if ring.alive]
     seen = {t.ring.key for t in targets}
-    remote = _elsewhere(ranks, seen)
+    remote = nodes.elsewhere(ranks, seen)
     unseen = _without_ring(ranks, seen)
     if not targets and not remote and not unseen:
         raise Usage(_nobody(job, ranks))
@@ -95,15 +94,6 @@ def _report_of(ring: LiveRing, ranks: dict) -> Rank | None:
     """The rank's own report; one that an earlier run left says nothing about this process."""
     rank = ranks.get(ring.key)
     return rank if rank and rank.pid == ring.pid else None
-
-
-def _elsewhere(ranks: dict, seen: set) -> dict[str, list]:
-    """Host: ranks on it that have written no final report."""
-    here, hosts = os.uname().nodename, {}
-    for key in sorted(ranks):
-        if key not in seen and ranks[key].outcome == "running" and ranks[key].host and ranks[key].host != here:
-            hosts.setdefault(ranks[key].host, []).append(key)
-    return hosts
 
 
 def _without_ring(ranks: dict, seen: set) -> list[Rank]:
@@ -278,16 +268,14 @@ def remote_commands(job: jobs.Job, targets: list[Target], remote: dict[str, list
     """The exact commands that ask the ranks of other hosts. One srun when a Slurm job is known, else ssh."""
     if not remote:
         return []
-    tool = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "resil")
-    there = "%s dump %s" % (shlex.quote(tool), shlex.quote(clean(job.directory, 4096)))
-    hosts = [host for host in remote if _HOST.match(host)]  # a report must not smuggle options or commands in
+    there = "%s dump %s" % (shlex.quote(nodes.TOOL), shlex.quote(clean(job.directory, 4096)))
+    hosts = [host for host in remote if nodes.HOST.match(host)]  # a report must not smuggle options or commands in
     if not hosts:
         return ["(their host names make no sense: no command)"]
-    environments = [os.environ] + [process.environment(t.ring.pid) for t in targets[:1] if t.ring.pid_is_ours]
-    slurm = [e["SLURM_JOB_ID"] for e in reversed(environments) if e.get("SLURM_JOB_ID", "").isdigit()]
+    slurm = nodes.slurm_job([target.ring for target in targets])
     if slurm:
         return ["srun --overlap --jobid=%s --nodelist=%s --nodes=%d --ntasks-per-node=1 %s"
-                % (slurm[0], ",".join(hosts), len(hosts), there)]
+                % (slurm, ",".join(hosts), len(hosts), there)]
     return ["ssh %s %s" % (host, shlex.quote(there) if there != clean(there) or "'" in there else there)
             for host in hosts]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`resil status`: what a running job does right now, from the rings of its ranks on this node, read twice. No signal is sent and
-nothing is written: the job does not notice."""
+"""`resil status`: what a running job does right now, from the rings of its ranks on this node, read twice, and with --all from the other nodes by
+this command there (nodes.py). No signal is sent and nothing is written: the job does not notice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 
-from . import fold, layout, place, report, symbols
+from . import fold, layout, nodes, place, report, symbols
 from . import job as jobs
 from .attach import fill_from_ring
 from .job import Usage
@@ -32,6 +32,7 @@ examples:
   %(prog)s                 your only job on this node
   %(prog)s --watch         again and again until it ends, like top
   %(prog)s --json 4711     one sample, for programs
+  %(prog)s --all 4711      ranks on the job's other nodes, too
 
 exit status: 0 it moves, 1 it stands still or only polls, 2 usage (or no such job runs here), 3 rings cannot be read
 """
@@ -54,6 +55,8 @@ def add_command(commands):
     parser.add_argument("job", nargs="?", metavar="JOB", help="report directory, scheduler's job id or launcher's pid; none: your only "
                         "job on this node")
     parser.add_argument("--watch", action="store_true", help="until the job ends, or Ctrl-C")
+    parser.add_argument("--all", action="store_true", help="ranks on the job's other nodes, too: this command there, by srun --overlap in a Slurm "
+                        "job, else by ssh without a password")
     parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between the two readings; default 1")
     parser.add_argument("--json", action="store_true", help="as JSON; with --watch one object a line")
     parser.set_defaults(run=run)
@@ -62,24 +65,31 @@ def add_command(commands):
 def run(options) -> int:
     if not 0.05 <= options.interval <= 3600:
         raise Usage("--interval: 0.05 to 3600 seconds")
-    job = jobs.resolve(options.job, live_only=True)
+    job = _resolve(options)
     # On a terminal the screen is drawn over; elsewhere one look follows the other.
     redraw = options.watch and not options.json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     first, known = take(job), {}
-    if not first:
+    if not first and not options.all:
         raise Usage("no rank of %s runs on this node" % (clean(job.directory) or "this job"))
     while True:
+        asked = _ask(job, first, options.interval) if options.all else None
         time.sleep(options.interval)
         second = take(job)
         both = {key: (first[key], second[key]) for key in second if key in first}
-        if not both:
+        parts = asked.answers() if asked else []
+        if not both and not parts:
+            if asked and asked.unanswered and not options.watch:
+                raise OSError(5, "no node answered: %s" % "; ".join("%s: %s" % (one["host"], one["why"]) for one in asked.unanswered[:4]))
             if not options.watch:
                 raise Usage("the job has ended: %s report %s" % (place.command(), clean(job.directory)))
             print("resil: the job has ended: %s report %s" % (place.command(), clean(job.directory)), file=sys.stderr)
             return 0
-        told = compare(job, both)
-        known.update(symbols.lookup([site for site in told.pop("sites") if site not in known][:16], told["started"] or 0.0))
-        _name_places(told, both, known)
+        if both:
+            told = compare(job, both)
+            known.update(symbols.lookup([site for site in told.pop("sites") if site not in known][:16], told["started"] or 0.0))
+            _name_places(told, both, known)
+            parts.insert(0, told)
+        told = dict(nodes.join(parts), unanswered=asked.unanswered) if asked else told
         if options.json:
             print(json.dumps(told, indent=None if options.watch else 1), flush=True)
         else:
@@ -94,6 +104,21 @@ def run(options) -> int:
         if not options.watch:
             return 0 if told["verdict"] == "MOVING" else 1
         first = second
+
+
+def _resolve(options) -> jobs.Job:
+    """With --all a report directory will do from any node that sees it."""
+    try:
+        return jobs.resolve(options.job, live_only=True)
+    except Usage:
+        if not options.all or not options.job or not os.path.isdir(options.job):
+            raise
+        return jobs.Job(os.path.abspath(options.job), [])
+
+
+def _ask(job: jobs.Job, here: dict, seconds: float) -> nodes.Asked:
+    hosts = nodes.elsewhere(nodes.running_ranks(job), set(here))
+    return nodes.Asked(list(hosts), nodes.slurm_job(job.rings), ["status", "--json", "--interval", "%g" % seconds, job.directory], seconds)
 
 
 def take(job: jobs.Job) -> dict[tuple[int, int], Sample]:
@@ -154,7 +179,7 @@ def compare(job: jobs.Job, both: dict) -> dict:
     real = [name for name in calls if not polls(name)]
     verdict = "MOVING" if real or (not calls and still is not None and still < STANDING) else "POLLING" if calls else "STANDING"
     sample = both[min(both)][1].rank
-    return {"verdict": verdict, "time": now, "directory": job.directory, "program": os.path.basename(sample.executable),
+    return {"schema_version": 1, "verdict": verdict, "time": now, "directory": job.directory, "program": os.path.basename(sample.executable),
             "mpi": sample.mpi, "host": os.uname().nodename, "started": started, "world_size": sample.world_size,
             "ranks_here": len(ranks), "still_seconds": still, "calls_per_second": sum(value[0] for value in calls.values()),
             "mpi_share": sum(rank["mpi_share"] for rank in ranks) / len(ranks),
@@ -170,6 +195,9 @@ def _name_places(told: dict, both: dict, known: dict):
         words = {"name": "", "count": 1, "state": "running", "from_ring": True, "inside_mpi": rank.inside, "call": rank.call,
                  "site": symbols.site_text(rank.site, known), "since": rank.since, "phase": rank.phase}
         said.append((key, report.place_sentence(words, told["time"]).strip().removeprefix("is ")))
+    words = dict(said)
+    for rank in told["ranks"]:
+        rank["place"] = words[rank["world"], rank["rank"]]
     told["places"] = [{"ranks": rank_set(keys, 10**6), "count": len(keys), "name": ranks_phrase(keys), "place": sentence}
                       for keys, sentence in fold.groups(said)]
 
@@ -191,8 +219,14 @@ def render(told: dict) -> list[str]:
                                             seconds_text(told["time"] - told["started"] if told["started"] else None)))
     row("reports", clean(told["directory"]) or "none are written")
     elsewhere = told["world_size"] - told["ranks_here"]
-    row("ranks", "%s of %d on %s%s" % (integer(told["ranks_here"]), told["world_size"], told["host"],
-                                        "; the other %s: this command on their hosts" % plural(elsewhere, "rank") if elsewhere > 0 else ""))
+    hosts = told.get("hosts", {told["host"]: told["ranks_here"]})
+    more = "" if elsewhere <= 0 or told.get("unanswered") else "; the other %s: --all" % plural(elsewhere, "rank") if "hosts" not in told \
+        else "; of the other %s no host is known" % plural(elsewhere, "rank")
+    row("ranks", "%s of %d on %s%s" % (integer(told["ranks_here"]), told["world_size"], told["host"] if len(hosts) == 1 else fold.hosts(hosts), more))
+    for i, one in enumerate(told.get("unanswered", [])[:4]):
+        row("no answer" if i == 0 else "", "%s: %s" % (one["host"], one["why"]))
+    if len(told.get("unanswered", [])) > 4:
+        row("", "and %s (--json lists them)" % plural(len(told["unanswered"]) - 4, "more host"))
     steps = sorted({rank["step"] for rank in told["ranks"] if rank["step"]})
     if steps:
         row("steps", "%s … %s" % (steps[0], steps[-1]) if len(steps) > 1 else steps[0])

@@ -213,11 +213,7 @@ void init_watch_begin(const LaunchIdentity& identity) {
   world_size = identity.size;
   node_known = identity.local_size > 0;
   node_size = node_known ? identity.local_size : 1;
-  // /dev/shm/NAME-RANK-NONCE.ring
-  const char* name = strrchr(segment_path(), '/');
-  snprintf(prefix, sizeof(prefix), "%s", name != nullptr ? name + 1 : "");
-  for (int cut = 0; cut < 2; ++cut)
-    if (char* dash = strrchr(prefix, '-'); dash != nullptr) dash[cut == 1 ? 1 : 0] = 0;
+  segment_prefix(prefix, sizeof(prefix));
   if (prefix[0] == 0) return;
   inside.store(1, std::memory_order_relaxed);
   running.store(1, std::memory_order_relaxed);

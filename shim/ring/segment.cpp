@@ -190,6 +190,13 @@ void* segment_section(const char* name, unsigned long* bytes) {
 
 const char* segment_path() { return live_path; }
 
+void segment_prefix(char* text, size_t bytes) {
+  const char* name = strrchr(live_path, '/');
+  snprintf(text, bytes, "%s", name != nullptr ? name + 1 : "");
+  for (int cut = 0; cut < 2; ++cut)  // NAME-RANK-NONCE.ring
+    if (char* dash = strrchr(text, '-'); dash != nullptr) dash[cut == 1 ? 1 : 0] = 0;
+}
+
 bool segment_is_anonymous() { return anonymous; }
 
 void segment_sync_clock() {

@@ -33,6 +33,8 @@ void* segment_section(const char* name, unsigned long* bytes);
 /// Path of the live ring, "" when it is in anonymous memory.
 const char* segment_path();
 bool segment_is_anonymous();
+/// With what the names of all live rings of this world of this launch begin: "resil-UID-LAUNCH-WORLD-".
+void segment_prefix(char* text, size_t bytes);
 /// Where another rank of this job on this node has its live ring, if it has one.
 void segment_path_of(int world_rank, char* path, size_t bytes);
 /// Copies the ring to `path` (holes for zero pages) and removes the live one. False: could not be written, errno says.

@@ -36,7 +36,7 @@ constexpr size_t kChunk = 64 << 10;  // bytes copied at a time
 
 std::atomic<uint32_t> running;  // futex word
 std::atomic<bool> stop;
-char own_prefix[32];
+char own_prefix[32], world_prefix[192];
 
 /// Copies all but zero chunks. False when the target cannot be written or there is no time any more.
 bool copy(int from, const char* directory, int rank, char* chunk, const std::atomic<bool>& ends) {
@@ -122,7 +122,7 @@ bool sweep_one(int folder, const char* name, const char* prefix) {
 int open_of_launch(int folder, const char* name, ring::Header* header) {
   struct stat status;
   const size_t length = strlen(name);
-  if (strncmp(name, own_prefix, strlen(own_prefix)) != 0 || !ends_with(name, length, ".ring")) return -1;
+  if (strncmp(name, world_prefix, strlen(world_prefix)) != 0 || !ends_with(name, length, ".ring")) return -1;
   const int fd = node_file_open(folder, name, false, sizeof(ring::Header), &status);
   if (fd < 0) return -1;
   const ring::Header& own = *runtime.header;
@@ -175,7 +175,7 @@ void segment_leave(bool (*keep)()) {
   static char chunk[kChunk];
   static const std::atomic<bool> never;
   node_memory_discard();
-  if (own_prefix[0] == 0) snprintf(own_prefix, sizeof(own_prefix), "resil-%u-", getuid());
+  segment_prefix(world_prefix, sizeof(world_prefix));  // what other jobs have there is not opened
   // Each rank has noted that it has finished before it looks: of the last two at least one sees both.
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   const bool last = all_of_launch([](int, const char*, int, const ring::Header& header) {

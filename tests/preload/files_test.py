@@ -14,7 +14,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports  # noqa: E402
-from harness.main import LeftOut, run_checks  # noqa: E402
+from harness.main import LeftOut, Long, run_checks  # noqa: E402
 
 APP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "files_app.c")
 RANKS = 2  # MPICH 4.0.2 loses messages of more: docs/PLATFORMS.md
@@ -26,10 +26,10 @@ class Job:
         self.mpi, self.program = mpi, os.path.join(jobs.scratch(), "app")
         subprocess.run([f"mpicc.{mpi}", "-O1", "-o", self.program, APP], check=True)
 
-    def run(self, *arguments, files="node", directory=None, status=0, **settings):
-        result = jobs.run(self.mpi, RANKS, [self.program, *arguments], env={"RESIL_FILES": files, **settings}, directory=directory)
+    def run(self, *arguments, files="node", directory=None, status=0, ranks=RANKS, timeout=60, **settings):
+        result = jobs.run(self.mpi, ranks, [self.program, *arguments], env={"RESIL_FILES": files, **settings}, directory=directory, timeout=timeout)
         if status is not None:
-            assert result.returncode == status and f"{RANKS} ranks\n".encode() == result.stdout, result.text()
+            assert result.returncode == status and f"{ranks} ranks\n".encode() == result.stdout, result.text()
         return result
 
 
@@ -134,6 +134,28 @@ def two_at_once(job):
             assert not recorders(path)
 
 
+def many(job):
+    """128 ranks on one node: one file after a clean end; with recorders on demand, and after a kill, still one file of reports."""
+    if job.mpi == "mpich":
+        raise LeftOut("MPICH's ranks spin for each other's core")
+    result = job.run(ranks=128, timeout=240)
+    assert left(result.directory) == {"NODE", "launch.json", "run.conf", ".taken"}, left(result.directory)
+    whole(result, 128)
+    assert not recorders(result.directory) and closing(result).startswith("resil: CLEAN: watch on 128 ranks, "), result.text()
+    size = sum(os.path.getsize(os.path.join(result.directory, name)) for name in os.listdir(result.directory))
+    told = jobs.run_tool("report", "--json", result.directory)
+    assert told["verdict"] == "CLEAN" and told["ranks_reported"] == 128 and size < 8192 * 128, (told["reason"], size)
+    result = job.run(ranks=128, timeout=240, files="all")
+    rings = {f"rank-{rank:05}.ring" for rank in range(128)}
+    assert left(result.directory) == {"NODE", "launch.json", "run.conf", ".taken"} | rings, left(result.directory)
+    whole(result, 128)
+    result = job.run("killed", ranks=128, timeout=240, status=None)
+    told = jobs.run_tool("report", "--json", result.directory)
+    assert told["verdict"] == "INCOMPLETE" and told["ranks_reported"] == 128, told["reason"]
+    assert len([name for name in os.listdir(result.directory) if name.endswith(".jsonl")]) == 1 and rings <= left(result.directory), left(result.directory)
+    return f"{size} bytes"
+
+
 def no_directory(job):
     """Nothing can be written: the program ends as it would, and no recorder is left."""
     result = job.run(directory="/proc/resil-nowhere")
@@ -170,7 +192,7 @@ def main():
     job = Job(sys.argv[1])
     return run_checks([(name, lambda check=check: check(job)) for name, check in (
         ("clean", clean), ("asked for", asked), ("found", found), ("killed", killed), ("two jobs at once", two_at_once),
-        ("no directory", no_directory), ("full disk", full_disk))])
+        ("no directory", no_directory), ("full disk", full_disk))] + [("128 ranks", Long(lambda: many(job)))])
 
 
 if __name__ == "__main__":
