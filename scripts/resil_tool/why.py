@@ -220,7 +220,7 @@ def _refine(told: dict, states: dict) -> None:
         told.update(verdict="device wait", detail=text(states[devices[0]].get("device"), 200))
     polling = {rank for rank, one in states.items() if text(one.get("state")) == "polling" or _POLL.match(text(one.get("call")))}
     if kind in ("no_progress", "inside_mpi") and polling and not told["culprits"] or kind in ("deadlock", "unmatched_message") and told["confidence"] != "proved" and \
-            set(told["culprits"]) <= polling and told["culprits"]:
+            set(told["culprits"]) & polling:
         told.update(verdict="busy-wait livelock", detail="polls that find nothing")
 
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/resolver.h"
 #include "shim/call/runtime.h"
@@ -51,6 +52,9 @@ SiteClass classify(const Extent& object) {
     if (kind == SiteClass::kApplication && defines(handle, object, symbol)) kind = SiteClass::kInternal;
   if (kind == SiteClass::kApplication && defines(handle, object, "MPI_Init"))
     kind = SiteClass::kBinding;  // another tool above resil: the application is its caller
+  // A tool below resil, whatever it wraps: what it calls has been seen on the way in.
+  for (unsigned id = 0; id < kCallCount && kind == SiteClass::kApplication; ++id)
+    if (object.holds(reinterpret_cast<uint64_t>(next_functions[id]))) kind = SiteClass::kBinding;
   dlclose(handle);
   return kind;
 }

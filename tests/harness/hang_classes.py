@@ -30,42 +30,44 @@ ONE, TWO, NOBODY, ALL = "the rank", "the rank and the next one", "nobody", "all 
 
 
 class Kind:
-    """A class: the verdicts that are right, whom they may name, whether that rank's line can be known, and in which languages.
-    `least`: with fewer ranks nobody can tell who is wrong, and any of the two may be named."""
+    """A class: the one verdict that is right, whom it names, whether that rank's line can be known, and in which languages. Exactly these
+    ranks are to be named, no fewer. `few`: with fewer ranks than `least` (two: nobody is in the majority) what is right instead, as
+    (verdict, accused)."""
 
-    def __init__(self, verdicts, accused=ONE, line=True, languages="C C++ Fortran Python", mpis=("openmpi", "mpich"), least=2, detail=""):
-        self.verdicts, self.accused, self.line, self.detail = verdicts, accused, line, detail
-        self.languages, self.mpis, self.least = languages.split(), mpis, least
+    def __init__(self, verdict, accused=ONE, line=True, languages="C C++ Fortran Python", mpis=("openmpi", "mpich"), least=2, few=None, detail=""):
+        self.verdict, self.accused, self.line, self.detail = verdict, accused, line, detail
+        self.languages, self.mpis, self.least, self.few = languages.split(), mpis, least, few
 
 
 KINDS = {
-    "cycle": Kind(("deadlock",), ALL),
-    "pair": Kind(("deadlock",), TWO, languages="C C++"),
-    "nonblocking": Kind(("deadlock",), TWO, languages="C C++"),
-    "order": Kind(("deadlock", "collective mismatch"), least=3),
-    "subset": Kind(("deadlock", NEVER), languages="C C++", least=3),
-    "mismatch": Kind(("collective mismatch",), languages="C C++ Fortran", least=3),
-    "behind": Kind(("collective mismatch", "deadlock"), languages="Fortran", least=4),  # the same, others wait for messages before
-    "tag": Kind(("unmatched message",), TWO),
-    "nobody": Kind(("deadlock", "unmatched message"), TWO, languages="C C++"),
-    "large": Kind(("deadlock", "unmatched message"), TWO, languages="C C++"),
-    "computing": Kind((NEVER,), detail="computing"),
-    "asleep": Kind((NEVER,), languages="C C++", detail="asleep"),
-    "stopped": Kind((NEVER,), line=False, detail="stopped"),
-    "finished": Kind((NEVER, "unmatched message"), languages="C C++ Fortran", detail="finished"),  # of one message: both
-    "killed": Kind((NEVER,), line=False, detail="gone"),
-    "left": Kind((NEVER,), line=False, languages="C C++", detail="gone"),
-    "kernel": Kind((NEVER,), line=False, languages="C C++", detail="in the kernel"),
-    "file_open": Kind(("file I/O",), detail="in open("),
-    "file_read": Kind(("file I/O",), languages="C C++", detail="in read("),
-    "device": Kind(("device wait",), languages="C C++"),
-    "livelock": Kind(("busy-wait livelock", "deadlock", "unmatched message"), TWO, languages="C C++"),
-    "livelock_all": Kind(("busy-wait livelock",), ALL, languages="C C++ Fortran"),
-    "inside_one": Kind(("inside MPI with everyone arrived",), ONE, line=False, languages="C"),
-    "inside_all": Kind(("inside MPI with everyone arrived",), NOBODY, line=False, languages="C"),
-    "lose": Kind(("inside MPI with everyone arrived",), NOBODY, line=False, languages="C"),
-    "slow": Kind(("moving",), NOBODY, line=False),
+    "cycle": Kind("deadlock", ALL),
+    "pair": Kind("deadlock", TWO, languages="C C++"),
+    "nonblocking": Kind("deadlock", TWO, languages="C C++"),
+    "order": Kind("deadlock", least=3, few=("deadlock", ALL)),
+    "subset": Kind("deadlock", languages="C C++", least=3),
+    "mismatch": Kind("collective mismatch", languages="C C++ Fortran", least=3, few=("collective mismatch", NOBODY)),
+    "behind": Kind("collective mismatch", languages="Fortran", least=4, few=("deadlock", ALL)),  # the same, others wait for messages before
+    "tag": Kind("unmatched message", TWO),
+    "nobody": Kind("deadlock", TWO, languages="C C++"),
+    "large": Kind("deadlock", TWO, languages="C C++"),
+    "computing": Kind(NEVER, detail="computing"),
+    "asleep": Kind(NEVER, languages="C C++", detail="asleep"),
+    "stopped": Kind(NEVER, line=False, detail="stopped"),
+    "finished": Kind(NEVER, languages="C C++ Fortran", detail="finished"),
+    "killed": Kind(NEVER, line=False, detail="gone"),
+    "left": Kind(NEVER, line=False, languages="C C++", detail="gone"),
+    "kernel": Kind(NEVER, line=False, languages="C C++", detail="in the kernel"),
+    "file_open": Kind("file I/O", detail="in open("),
+    "file_read": Kind("file I/O", languages="C C++", detail="in read("),
+    "device": Kind("device wait", languages="C C++"),
+    "livelock": Kind("busy-wait livelock", TWO, languages="C C++"),
+    "livelock_all": Kind("busy-wait livelock", ALL, languages="C C++ Fortran"),
+    "inside_one": Kind("inside MPI with everyone arrived", ONE, line=False, languages="C"),
+    "inside_all": Kind("inside MPI with everyone arrived", NOBODY, line=False, languages="C"),
+    "lose": Kind("inside MPI with everyone arrived", NOBODY, line=False, languages="C"),
+    "slow": Kind("moving", NOBODY, line=False),
 }
+MAY_END = ("killed", "left", "stopped")  # the launcher may end all others before anybody asks: then the report is judged
 HEADER = ("class", "runs", "class right", "rank right", "line right", "victims accused", "proved, verified, suspected", "finding: right class, rank")
 
 
@@ -114,20 +116,22 @@ class Run:
         self.told, self.finding, self.problem, self.status = {}, None, "", None
         self.dumped = ""  # of a Python program: what `resil dump` says, which has its lines
         self.ended = False  # before anybody could ask: no hang
+        self.asked = 0  # how often until the answer was no "moving"
+        self.reported = False  # then: whether `resil report` says that this rank ended first
+
+    @property
+    def right(self):
+        """(verdict, whom it names)."""
+        return self.what.few if self.what.few and self.ranks < self.what.least else (self.what.verdict, self.what.accused)
 
     @property
     def truth(self):
-        if self.what.accused == NOBODY:
-            return set()
-        if self.what.accused == ALL or self.ranks < self.what.least:
-            return set(range(self.ranks))
-        return {self.rank, (self.rank + 1) % self.ranks} if self.what.accused == TWO else {self.rank}
+        accused = self.right[1]
+        return {NOBODY: set(), ALL: set(range(self.ranks)), TWO: {self.rank, (self.rank + 1) % self.ranks}, ONE: {self.rank}}[accused]
 
     def whom(self, culprits):
-        """Whether these ranks are the right ones: of those who may be named somebody is, and nobody else."""
-        if not self.truth:
-            return not culprits
-        return (bool(culprits) or self.ranks < self.what.least) and set(culprits) <= self.truth
+        """Exactly the right ones."""
+        return set(culprits) == self.truth
 
     @property
     def unseen(self):
@@ -139,7 +143,7 @@ class Run:
         verdict, detail = self.told.get("verdict"), self.told.get("detail", "")
         if self.unseen and detail == "unreachable":
             return verdict == NEVER
-        return verdict in self.what.verdicts and (not self.what.detail or verdict != NEVER or self.what.detail in detail)
+        return verdict == self.right[0] and self.what.detail in detail
 
     @property
     def rank_right(self):
@@ -169,7 +173,9 @@ class Run:
         return None if self.finding is None else self.whom(self.finding["culprit_ranks"])
 
     def good(self):
-        return self.ended or not self.problem and self.class_right and self.rank_right and self.line_right is not False and not self.accused and \
+        if self.ended:
+            return self.kind in MAY_END and self.reported
+        return not self.problem and self.class_right and self.rank_right and self.line_right is not False and not self.accused and \
             self.finding_right is not False
 
     def name(self):
@@ -179,14 +185,14 @@ class Run:
     def text(self):
         told = self.told
         if self.ended:
-            return f"ended {self.name()}: {self.status}"
+            return f"{'ended' if self.good() else 'WRONG'} {self.name()}: ended with {self.status}, {'told' if self.reported else 'not told'} by the report"
         finding = f"; finding {self.finding['confidence']} {self.finding['class']} {self.finding['culprit_ranks']}" if self.finding else ""
         return (f"{'ok   ' if self.good() else 'WRONG'} {self.name()}: {self.problem}{told.get('confidence')} {told.get('verdict')} "
                 f"({told.get('detail')}) {told.get('culprits')}, line {self.line_right} {told.get('at')}{finding}")
 
     def row(self):
         return {"name": self.name(), "kind": self.kind, "language": self.language, "mpi": self.mpi, "good": self.good(), "told": self.told,
-                "ended": self.ended, "finding": self.finding, "problem": self.problem, "status": self.status}
+                "ended": self.ended, "asked": self.asked, "finding": self.finding, "problem": self.problem, "status": self.status}
 
     # -- the run --
 
@@ -216,6 +222,8 @@ class Run:
             said.look()
             result = job.end()
             self.status = result.returncode
+            if self.ended:
+                self._read_report(directory)
             jobs.remove_rings(directory)
         if said.findings:
             self.finding = said.findings[0]
@@ -248,6 +256,7 @@ class Run:
             return
         time.sleep(AFTER)  # a user asks later
         while not limit.over():
+            self.asked += 1
             self.told = self._ask(directory) or self.told
             assert job.poll() is None, f"ended with {job.poll()}"
             if self.told.get("verdict") not in (None, "moving", "not known"):
@@ -257,6 +266,12 @@ class Run:
             for path in glob.glob(os.path.join(directory, "dump-*.txt")):
                 with open(path, encoding="utf-8", errors="replace") as file:
                     self.dumped += file.read()
+
+    def _read_report(self, directory):
+        done = patience.run([sys.executable, TOOL, "report", directory], capture_output=True, timeout=EACH, env=jobs.clean_environment())
+        text = " ".join(done.stdout.decode(errors="replace").split())
+        self.reported = re.search(rf"\brank {self.rank} (ended first|was killed|ended|was ended|has ended|left|died)", text) is not None
+        self.problem = "" if self.reported else text[:600]
 
     def _ask(self, directory):
         words = ["--no-stacks"] if self.kind == "slow" else []
@@ -284,7 +299,18 @@ def plan(options):
                     nodes = -(-ranks // count) if count > 1 else 0
                     runs.append(Run(programs, kind, language, ranks, choice.randrange(ranks), nodes))
     choice.shuffle(runs)
-    return runs
+    return few_of(runs, options.sample) if options.sample else runs
+
+
+def few_of(runs, count):
+    """A sample of so many: each class with each MPI first, then those whose class, language and MPI were taken least."""
+    taken, left, seen = [], list(runs), collections.Counter()
+    while left and len(taken) < count:
+        best = min(left, key=lambda run: (seen[run.kind, run.mpi], seen[run.language], seen[run.kind, run.language], seen[run.nodes, run.mpi]))
+        left.remove(best)
+        taken.append(best)
+        seen.update([(best.kind, best.mpi), best.language, (best.kind, best.language), (best.nodes, best.mpi)])
+    return taken
 
 
 def perform(options, runs):

@@ -77,6 +77,36 @@ def stacked(first):
     assert ours["MPI_Finalize"] == 1 and "MPI_Allreduce" not in ours or first, f"the tool's traffic: {ours}"
 
 
+SMALL_TOOL = """
+#include <mpi.h>
+int MPI_Send(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+  int rank, result = PMPI_Comm_rank(comm, &rank);
+  return result == MPI_SUCCESS ? PMPI_Send(buffer, count, type, to, tag, comm) + (rank < 0) : result;
+}
+int MPI_Recv(void* buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
+  int flag = 0, result = PMPI_Iprobe(from, tag, comm, &flag, MPI_STATUS_IGNORE);
+  return result == MPI_SUCCESS ? PMPI_Recv(buffer, count, type, from, tag, comm, status) + 0 * flag : result;
+}
+"""
+
+
+def small_tool(first):
+    """A tool that wraps two functions, not MPI_Init, and comes back from what it calls: each call is counted once all the same."""
+    folder = jobs.scratch()
+    source, tool = os.path.join(folder, "tool.c"), os.path.join(folder, "tool.so")
+    with open(source, "w", encoding="ascii") as file:
+        file.write(SMALL_TOOL)
+    subprocess.run([f"mpicc.{MPI}", "-O0", "-shared", "-fPIC", "-o", tool, source], check=True)
+    result = jobs.run(MPI, 2, [program("p2p")], **({"tools_before": [tool]} if first else {"tools_after": [tool]}))
+    assert result.returncode == 0, result.text()
+    ours = reports.counts(transparent.clean_report(result, 2)[0])
+    plain = reports.counts(transparent.clean_report(jobs.run(MPI, 2, [program("p2p")]), 2)[0])
+    if first:  # the tool's own calls are the program's, as far as anybody can see
+        assert all(ours[name] == plain[name] for name in ("MPI_Send", "MPI_Recv", "MPI_Sendrecv", "MPI_Finalize")), (ours, plain)
+    else:
+        assert ours == plain, (ours, plain)
+
+
 def mixed():
     """One of two ranks without the library: the job ends as it should, and the gap is said, with the remedy."""
     directory = os.path.join(jobs.scratch(), "report")
@@ -308,7 +338,8 @@ def main(build, mpi):
     if mpi == "openmpi":
         named += [(check.__name__.replace("_", " "), check) for check in (presence_leaves_pmix_to_mpi, presence_refused,
                                                                              nodes_of_one_name)]
-    named += [("another tool before", lambda: stacked(True)), ("another tool behind", lambda: stacked(False))]
+    named += [("another tool before", lambda: stacked(True)), ("another tool behind", lambda: stacked(False)),
+              ("a small tool before", lambda: small_tool(True)), ("a small tool behind", lambda: small_tool(False))]
     return run_checks([(f"{name} ({mpi})", check) for name, check in named])
 
 
