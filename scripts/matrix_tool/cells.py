@@ -32,7 +32,7 @@ def named(word):
 
 
 PACKAGES = ("ca-certificates", "g++", "gcc", "gdb", "gfortran", "libmpich-dev", "libopenmpi-dev", "libxxhash-dev", "meson",
-            "mpich", "ninja-build", "openmpi-bin", "pkgconf", "procps", "python3", "python3-mpi4py", "strace")
+            "lammps", "mpich", "ninja-build", "openmpi-bin", "pkgconf", "procps", "python3", "python3-mpi4py", "strace")
 MORE_PACKAGES = {"bullseye": ("python3-distutils",),  # for Meson
                  "trixie": ("iproute2", "libslurm-dev", "munge", "openssh-client", "openssh-server", "slurm-client", "slurmctld", "slurmd")}  # launchers
 
@@ -48,7 +48,7 @@ TESTS = {
     "staging": ("staging", "staging-checks", "staging-collectives", "devices", "gpu-runtime"),
     "hostile": ("hostile-requests", "hostile-types", "hostile-arguments", "hostile-process", "hostile-churn", "hostile-files",
                 "hostile-ends", "hostile-loads", "hostile-spawn", "hostile-mpi4", "hostile-mpi41", "hostile-ulfm"),
-    "smoke": ("smoke", "modes"),
+    "smoke, demo": ("smoke", "modes", "demo"),
     "built there": ("type-digest", "hang-states", "digest", "dump", "record", "identity"),
 }
 BUILT_THERE = TESTS["built there"]
