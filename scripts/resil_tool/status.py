@@ -196,7 +196,7 @@ def _name_places(told: dict, both: dict, known: dict):
                  "site": symbols.site_text(rank.site, known), "since": rank.since, "phase": rank.phase}
         said.append((key, report.place_sentence(words, told["time"]).strip().removeprefix("is ")))
     words = dict(said)
-    for rank in told["ranks"]:
+    for rank in told.get("ranks", []):  # `resil why` keeps no list of them
         rank["place"] = words[rank["world"], rank["rank"]]
     told["places"] = [{"ranks": rank_set(keys, 10**6), "count": len(keys), "name": ranks_phrase(keys), "place": sentence}
                       for keys, sentence in fold.groups(said)]

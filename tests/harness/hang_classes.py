@@ -277,7 +277,10 @@ class Run:
         words = ["--no-stacks"] if self.kind == "slow" else []
         done = patience.run([sys.executable, TOOL, "why", "--json", *words, directory], capture_output=True, timeout=EACH,
                             env=jobs.clean_environment())
-        return json.loads(done.stdout) if done.returncode in (0, 1) else None
+        try:
+            return json.loads(done.stdout) if done.returncode in (0, 1) else None
+        except ValueError:
+            raise AssertionError(f"no answer: {done.stderr.decode(errors='replace')[-600:]}") from None
 
 
 def plan(options):
