@@ -14,10 +14,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* In the C library since glibc 2.34; before that every MPI program has it through the MPI library. Weak, so that a
- * program linked without either still links. (A weak reference to resil's own functions would not do: the linker
- * resolves it to null for good in programs that are not position-independent.) */
+/* In the C library since glibc 2.34. Before that a program needs -ldl, and must not link without it: the linker resolves a
+ * weak reference that it finds nowhere to null for good, even if the MPI library brings libdl along, and no call would
+ * reach resil. (So it would with weak references to resil's own functions, in programs that are not position-independent.)
+ * Other C libraries: weak, so that a program links in any case. */
+#if !defined(__GLIBC__) || __GLIBC__ > 2 || __GLIBC_MINOR__ >= 34
 #pragma weak dlsym
+#endif
 
 struct resil_api_ {
   int looked_up;

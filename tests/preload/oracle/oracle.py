@@ -23,7 +23,7 @@ def build(library, directory):
             file.write(f'STUB("{name}", "{slot}")\nSTUB("P{name}", "{slot + len(names)}")\n')
     output = os.path.join(directory, "oracle.so")
     subprocess.run(["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{directory}", "-o",
-                    output, os.path.join(HERE, "oracle.c")], check=True)
+                    output, os.path.join(HERE, "oracle.c"), "-ldl"], check=True)
     return output
 
 
