@@ -31,10 +31,12 @@ def named(word):
     return CELLS.get(word)
 
 
-PACKAGES = ("ca-certificates", "g++", "gcc", "gdb", "gfortran", "libmpich-dev", "libopenmpi-dev", "libxxhash-dev", "meson",
-            "lammps", "mpich", "ninja-build", "openmpi-bin", "pkgconf", "procps", "python3", "python3-mpi4py", "strace")
+PACKAGES = ("ca-certificates", "g++", "gcc", "gdb", "gfortran", "lammps", "lammps-examples", "libmpich-dev", "libopenmpi-dev",
+            "libxxhash-dev", "meson", "mpich", "netpipe-mpich2", "netpipe-openmpi", "ninja-build",
+            "openmpi-bin", "pkgconf", "procps", "python3", "python3-mpi4py", "strace")
 MORE_PACKAGES = {"bullseye": ("python3-distutils",),  # for Meson
-                 "trixie": ("iproute2", "libslurm-dev", "munge", "openssh-client", "openssh-server", "slurm-client", "slurmctld", "slurmd")}  # launchers
+                 "forky": ("hpcc",),
+                 "trixie": ("hpcc", "iproute2", "libslurm-dev", "munge", "openssh-client", "openssh-server", "slurm-client", "slurmctld", "slurmd")}  # launchers
 
 # Tests of meson.build, less the name of the MPI, by what they are about. Each is built from this tree with the cell's own
 # compilers. What the last one names needs the library's own objects, so it is compiled there: not a part of a usual run. Any test
@@ -49,9 +51,13 @@ TESTS = {
     "hostile": ("hostile-requests", "hostile-types", "hostile-arguments", "hostile-process", "hostile-churn", "hostile-files",
                 "hostile-ends", "hostile-loads", "hostile-spawn", "hostile-mpi4", "hostile-mpi41", "hostile-ulfm"),
     "smoke, demo": ("smoke", "modes", "demo"),
+    "apps": ("lammps", "mpi4py", "hpcc", "netpipe"),
     "built there": ("type-digest", "hang-states", "digest", "dump", "record", "identity"),
 }
 BUILT_THERE = TESTS["built there"]
+APPS = TESTS["apps"]
+# Debian's programs are linked with the system's own MPI, most of them with Open MPI alone.
+APPS_OF = {"openmpi": APPS, "mpich": ("netpipe",)}
 USUAL = tuple(test for mode, tests in TESTS.items() if mode != "built there" for test in tests)
 MODE_OF = {test: mode for mode, tests in TESTS.items() for test in tests}
 THERE = "there:"
@@ -62,4 +68,9 @@ EMULATED = ("digest", "identity", "programs", "jobs", "dumps", "ends", "hangs", 
 
 def tests_of_cell(cell, asked=None):
     """What to run where nothing else is asked."""
-    return tuple(asked) if asked else EMULATED if cell.machine != "x86_64" else USUAL
+    if asked:
+        return tuple(asked)
+    if cell.machine != "x86_64":
+        return EMULATED
+    apps = APPS_OF[cell.mpi] if cell.abi == "own" else ()
+    return tuple(test for test in USUAL if test not in APPS or test in apps)

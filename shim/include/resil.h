@@ -14,10 +14,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* In the C library since glibc 2.34. Before that a program needs -ldl, and must not link without it: the linker resolves a
- * weak reference that it finds nowhere to null for good, even if the MPI library brings libdl along, and no call would
- * reach resil. (So it would with weak references to resil's own functions, in programs that are not position-independent.)
- * Other C libraries: weak, so that a program links in any case. */
+/* In the C library since glibc 2.34. Before that a program needs -ldl, and must not link without it: the linker
+ * resolves a weak reference that it finds nowhere to null for good, even if the MPI library brings libdl along, and no
+ * call would reach resil. (So it would with weak references to resil's own functions, in programs that are not
+ * position-independent.) Other C libraries: weak, so that a program links in any case. */
 #if !defined(__GLIBC__) || __GLIBC__ > 2 || __GLIBC_MINOR__ >= 34
 #pragma weak dlsym
 #endif

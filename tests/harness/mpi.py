@@ -225,6 +225,11 @@ def mpich_version():
     return tuple(int(number) for number in re.search(r"Version: *(\d+)\.(\d+)\.(\d+)", text).groups())
 
 
+def before_mpi4(mpi):
+    """MPICH before 4.0 (Debian 11's 3.4.1), which has MPI 3.1."""
+    return mpi == "mpich" and mpich_version() < (4,)
+
+
 def loses_messages(mpi):
     """Debian 12's MPICH 4.0.2 is said to, with three or more ranks on two cores: docs/PLATFORMS.md."""
     return mpi == "mpich" and mpich_version() < (4, 2)

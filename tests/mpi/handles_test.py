@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 
 MODES = {
     "watch": {},
@@ -27,15 +27,19 @@ def main(build, mpi):
     program = os.path.join(build, f"handles.{mpi}")
 
     def output(how, settings=None):
-        result = jobs.run(mpi, 2, [program, how], timeout=240, preload=settings is not None,
+        told = os.path.join(jobs.scratch(), "told")
+        result = jobs.run(mpi, 2, [program, how, told], timeout=240, preload=settings is not None,
                           env={"RESIL_LOG": "quiet", "RESIL_RECORD": os.path.join(jobs.scratch(), "recording"), **settings}
                           if settings is not None else None)
         assert result.returncode == 0, result.text()
-        return sorted(result.stdout.decode().splitlines())
+        with open(told, encoding="utf-8") as file:
+            return sorted(file.read().splitlines())
 
     native = {}
 
     def same(how, settings):
+        if how == "returns" and jobs.before_mpi4(mpi):
+            raise LeftOut("MPICH 3.4.1 ends the job natively, in an assertion about memory ranges that overlap")
         if how not in native:
             native[how] = output(how)
         told = output(how, settings)

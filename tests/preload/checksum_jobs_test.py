@@ -57,6 +57,8 @@ def traffic(case, messages, *modes, uncovered=None):
     def check():
         if case == "unmatched" and MPI == "mpich" and jobs.mpich_version() >= (4, 1):
             raise LeftOut("MPICH from 4.1 on ends such a job itself, in MPI_Finalize")
+        if case == "truncated" and jobs.before_mpi4(MPI):
+            raise LeftOut("MPICH 3.4.1 tells a message that is too long in MPI_Irecv already")
         for env in modes:
             total = books(run(["late", case], env))
             assert total["uncovered"] == (uncovered or {}), total
@@ -164,9 +166,14 @@ def same_status(case, *modes):
     return check
 
 
+OF_MPI4 = ("partitioned", "persistent-collectives", "empty-exchanges")
+
+
 def awkward(case, checked, *modes, uncovered=None):
     """A case of awkward.c, which ends well: so many messages are checked, the rest is uncovered, nobody waits in vain."""
     def check():
+        if case in OF_MPI4 and jobs.before_mpi4(MPI):
+            raise LeftOut("MPICH 3.4.1 has MPI 3.1")
         for env in modes:
             total = books(run(["awkward", case, os.path.join(jobs.scratch(), "file")], {"RESIL_HANG": "off", **env}))
             assert (total["messages_checked"], total["uncovered"]) == (checked, uncovered or {}), total
