@@ -339,8 +339,8 @@ def folded(targets: list[Target]) -> list[str]:
         where = next((hosts[key] for key in keys if hosts[key]), None)
         lines.append("  %s%s: %s" % (ranks_phrase(keys), " of %s (%s)" % where if where else "", sentence))
     if len(groups) > MOST_LINES:
-        lines.append("  and %s in %d other places (--json lists them)" % (
-            plural(sum(len(keys) for keys, _ in groups[MOST_LINES:]), "rank"), len(groups) - MOST_LINES))
+        lines.append("  and %s in %s (--json lists them)" % (
+            plural(sum(len(keys) for keys, _ in groups[MOST_LINES:]), "rank"), plural(len(groups) - MOST_LINES, "other place")))
     return lines
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from . import candidates, checksum, findings, html_data, leftovers, place, reductions, runs, stacks, staging, verification, waits
+from . import balance, candidates, checksum, findings, html_data, leftovers, place, reductions, runs, stacks, staging, verification, waits
 from .html_parts import e, facts, graph, line_key, none, picture, section, table, tree
 from .report import load
 from .summary import merge
@@ -179,6 +179,8 @@ def _time_in_mpi(s: dict, r: dict) -> str:
             [r["rank"][i], r["hosts"][r["host"][i]], "%.1f %%" % share, "%.4g" % r["mpi"][i], "%.4g s" % r["seconds"][i]] for share, i in ends], {2, 3, 4}))
     else:
         out.append(none("No rank reports calls and a duration."))
+    if balance.sentence(s["balance"]):
+        out.append("<p>Time %s.</p>" % e(balance.sentence(s["balance"])))
     out.append('<p class="finder"><label>Look up a rank: <input id="which" inputmode="numeric" autocomplete="off"></label> <span id="told" '
                'aria-live="polite"></span></p>')
     if s["calls"]:

@@ -290,6 +290,8 @@ def _read_job_file(directory: Directory, path: str, name: str) -> None:
             finding["time"] = moment(number(value.get("time_ns")) / 1e9)
             finding["hang"] = value
             finding["peer_ranks"] = rank_list(value.get("peer_ranks"))
+            finding["message"], _, to_do = finding["message"].partition(" To do: ")  # the last sentences of a hang's message
+            finding["to_do"] = finding["to_do"] or to_do.replace(" To do: ", " ")
         directory.hangs.append((launch_number(value.get("launch")), found, path))
     else:
         directory.findings += parse_findings(value.get("findings"), path)

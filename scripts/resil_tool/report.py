@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 
-from . import candidates, checksum, findings, fold, gathered, leftovers, nagios, reductions, staging, verification, waits
+from . import balance, candidates, checksum, findings, fold, gathered, leftovers, nagios, reductions, staging, verification, waits
 from . import job as jobs
 from . import place as shown
 from . import records, runs, values
@@ -18,6 +18,7 @@ from .attach import attach
 from .job import Usage
 from .summary import merge, rank_objects, scope
 from .text import WIDTH, bytes_text, clean, clip, colour, integer, plural, ranks_word, seconds_text, wrap
+from .wording import polls
 
 LINES = 40
 TOP_CALLS = 8
@@ -129,7 +130,7 @@ def _head(s: dict) -> list[str]:
                                                          _variant(s["resil_version"]) or "?"))
     lines += row("mpi", _variant(s["mpi"]) or "?")
     lines += row("hosts", "%d: %s" % (len(s["hosts"]), hosts))
-    lines += row("time", "started %s, %s%s" % (started, _duration(s), _overhead(s)))
+    lines += row("time", "started %s, %s%s" % (started, _duration(s), _overhead(s)), 2)
     lines += row("ranks", _outcomes(s), 2)
     return lines
 
@@ -200,7 +201,8 @@ def place_sentence(place: dict, now: float | None = None) -> str:
     if not place["from_ring"]:
         return "%s run%s, with the ring in private memory: no live numbers" % (name, "" if many else "s")
     if place["inside_mpi"]:
-        return "%s %s in %s%s%s" % (name, "are" if many else "is", place["call"] or "MPI", age, at)
+        doing = "%s with" % ("poll" if many else "polls") if polls(place["call"].split(" ")[0]) else "%s in" % ("are" if many else "is")
+        return "%s %s %s%s%s" % (name, doing, place["call"] or "MPI", age, at)
     last = "; last call %s%s" % (place["call"], at) if place["call"] else "; no MPI call yet"
     return "%s %s outside MPI%s%s" % (name, "are" if many else "is", age, last)
 
@@ -210,8 +212,8 @@ def _places(s: dict, most: int) -> list[str]:
     for i, place in enumerate(places[:most]):
         lines += row("where" if i == 0 else "", place_sentence(place), 2 if len(places) <= 5 else 1)
     if len(places) > most:
-        lines += row("", "and %s in %d other places (--json lists them)" % (
-            plural(sum(p["count"] for p in places[most:]), "rank"), len(places) - most))
+        lines += row("", "and %s in %s (--json lists them)" % (
+            plural(sum(p["count"] for p in places[most:]), "rank"), plural(len(places) - most, "other place")))
     return lines
 
 
@@ -264,8 +266,8 @@ def _story(said: str) -> list[str]:
     parts = re.split(r"(?<=[a-z\d)]\.) (?=[A-Z])", said) if len(said) > 2 * WIDTH else [said]
     lines: list[str] = []
     for i, part in enumerate(parts[:8]):
-        lines += row("findings" if i == 0 else "", part, 7 if len(parts) == 1 else 3)
-    return lines[:9]
+        lines += row("findings" if i == 0 else "", part, 7 if len(parts) == 1 else 5)
+    return lines[:10]
 
 
 def _graph(s: dict, most: int) -> list[str]:
@@ -294,13 +296,16 @@ def _calls(s: dict, most: int) -> list[str]:
     share = "" if s["mpi_share"] is None else "; %.1f %% of the ranks' time is in MPI" % (100 * s["mpi_share"])
     lines = row("calls", "%s by %s%s" % (
         plural(sum(c["count"] for c in s["calls"]), "call"), plural(len(s["calls"]), "function"), share))
+    wide = WIDTH >= 96  # on 80 columns without the least
+    columns = [(name, said) for name, said in (("seconds", "seconds"), ("min", "min/rank"), ("mean", "mean"), ("max", "max")) if wide or name != "min"]
+    room = 24 if wide else 19
     if most > 0:
-        lines.append("  %-24s %12s %10s %9s %9s %9s %9s  %s" % (
-            "function", "count", "bytes", "seconds", "min/rank", "mean", "max", "on"))
+        lines.append("  %s %12s %10s %s  %s" % ("function".ljust(room), "count", "bytes", " ".join("%9s" % said for _, said in columns), "on"))
     for call in s["calls"][:max(0, most)]:
-        lines.append(clip("  %-24s %12s %10s %9s %9s %9s %9s  %s" % (
-            clip(call["name"], 24), integer(call["count"]), bytes_text(call["bytes"]), *(
-                "%.4g" % call[name] for name in ("seconds", "min", "mean", "max")), call["max_rank"])))
+        lines.append(clip("  %s %12s %10s %s  %s" % (clip(call["name"], room).ljust(room), integer(call["count"]), bytes_text(call["bytes"]), " ".join(
+            "%9s" % ("%.4g" % call[name]) for name, _ in columns), call["max_rank"])))
+    if balance.sentence(s["balance"]):
+        lines += row("balance", balance.sentence(s["balance"]), 3)
     m = s["messages"]
     if m["sent"] or m["received"]:
         pair = m["busiest_pair"]
@@ -308,7 +313,7 @@ def _calls(s: dict, most: int) -> list[str]:
             pair["from"], pair["to"], integer(pair["messages"]), bytes_text(pair["bytes"])) if pair else ""
         lines += row("messages", "sent %s, %s; received %s, %s%s" % (
             integer(m["sent"]), bytes_text(m["sent_bytes"]), integer(m["received"]), bytes_text(m["received_bytes"]),
-            busiest))
+            busiest), 2)
     return lines
 
 
@@ -375,7 +380,8 @@ def next_command(s: dict) -> tuple[str, str]:
     if s["findings"]:
         path = os.path.join(s["directory"], s["findings"][0]["source"])
         text = os.path.splitext(path)[0] + ".txt"  # a hang is also told on one screen
-        return "less %s" % shlex.quote(text if os.path.exists(text) else path), ""
+        if os.path.exists(text):
+            return "less %s" % shlex.quote(text), ""
     if s["dumps"]:
         return "less %s" % shlex.quote(s["dumps"][-1]), ""
     return "%s html %s" % (tool, place), "the same with pictures, for a browser"

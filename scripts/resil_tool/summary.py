@@ -4,7 +4,7 @@ the symbols of the few call sites that are shown."""
 
 from __future__ import annotations
 
-from . import candidates, checksum, ending, findings, fold, leftovers, reductions, runs, staging, symbols, verification, waits
+from . import balance, candidates, checksum, ending, findings, fold, leftovers, reductions, runs, staging, symbols, verification, waits
 from .job import owner_name
 from .records import Directory
 from .text import clean, rank_label, rank_set, ranks_phrase, seconds_text
@@ -57,6 +57,7 @@ def merge(directory: Directory) -> dict:
     }
     leftovers.name_sites(summary["leftovers"], lambda: findings.objects(directory, ranks), summary["start_time"] or 0.0)
     summary["mpi_share"] = _share(ranks)
+    summary["balance"] = balance.merge(ranks)
     summary["suspect_host"] = findings.suspect(summary["findings"], ranks)
     summary["places"] = _places(ranks)
     summary["unconfirmed"] = rank_set((r.key for r in ranks if r.outcome == "running"

@@ -13,8 +13,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u206
 
 
 def _width() -> int:
-    """Columns to write: those of a terminal, 80 to 160; elsewhere 100, so that a saved report looks the same."""
-    return min(160, max(80, shutil.get_terminal_size((100, 40)).columns)) if sys.stdout and sys.stdout.isatty() else 100
+    """Columns to write, 80 to 160: those of a terminal, or what COLUMNS says; elsewhere 100, so that a saved report looks the same."""
+    told = os.environ.get("COLUMNS", "").isdigit() or sys.stdout and sys.stdout.isatty()
+    return min(160, max(80, shutil.get_terminal_size((100, 40)).columns)) if told else 100
 
 
 WIDTH = _width()

@@ -299,7 +299,7 @@ def render(told: dict) -> list[str]:
         row("quiet", "no rank has entered or left an MPI call for %s" % seconds_text(told["quiet"]))
     if told["culprits"]:
         row("culprit", _culprits(told), 4)
-    if told["peers"]:
+    if told.get("peers"):
         row("peer", _many(told["peers"], len(told["peers"])) + ", which nobody accuses", 1)
     if told["victims"]:
         row("victims", _many(told["victims"], told["victim_count"]), 1)

@@ -87,7 +87,7 @@ def hang_file(size, now):
                        "in MPI_Recv from rank 7, tag 99, on MPI_COMM_WORLD at app+0x1300. Rank 7 has not sent that message. To do: find "
                        "out why rank %d took another path through the program." % (others, size - 1, size, culprit, culprit),
             "evidence": ["reason: proved; these calls were open before and after the counters were read, and only their own ranks can end "
-                         "them", "core: ranks 7,%d" % culprit, "waiting: ranks %s" % others,
+                         "them", "core: rank %d" % culprit, "peer: rank 7", "waiting: ranks %s" % others,
                          "rank %d: MPI_Recv from rank 7, tag 99, on MPI_COMM_WORLD at app+0x1300, for 3.4 s; message 1, sent 0" % culprit,
                          "ranks %s: call 41 of MPI_Barrier on MPI_COMM_WORLD at app+0x1234, for 3.4 s" % others],
             "action": "report", "unanswered": [], "ranks": ranks}
