@@ -222,6 +222,10 @@ LEFT_OUT_MPICH = {
     ("arguments", "errors"): ((5,), "5.0.2 ends the job natively for an operator with a null datatype"),
     ("spawn", "multiple"): ((5,), "5.0.2 hangs or aborts natively in many runs"),
 }
+# And before one.
+LEFT_OUT_OLD_MPICH = {
+    ("types", "deep"): ((4,), "3.4.1 ends the job natively, in an assertion about the depth of a datatype"),
+}
 # And for MPICH behind the standard ABI.
 LEFT_OUT_MPICH_ABI = {
     ("files", "errors"): "5.0.2 crashes natively in MPI_File_get_size of MPI_FILE_NULL",
@@ -254,6 +258,9 @@ def checks_of(program, name, options):
         if options.mpi == "mpich":
             version, why = LEFT_OUT_MPICH.get((name, case), ((99,), ""))
             gone = jobs.mpich_version() >= version
+            if not gone:
+                version, why = LEFT_OUT_OLD_MPICH.get((name, case), ((0,), why))
+                gone = jobs.mpich_version() < version
             if not gone and jobs.standard_abi("mpich"):
                 why = LEFT_OUT_MPICH_ABI.get((name, case), "")
                 gone = why != ""

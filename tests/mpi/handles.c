@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arguments that are wrong, and an error handler that counts: handles KIND [FILE] prints how often it was called and with
-// which classes, so that the output with and without a library in between can be compared. The error handler is that of
-// MPI_COMM_WORLD, MPI_COMM_SELF and a duplicate, "returns" instead of "counts" lets MPI return the errors.
+// Arguments that are wrong, and an error handler that counts: handles KIND [FILE] prints how often it was called and
+// with which classes, so that the output with and without a library in between can be compared. The error handler is
+// that of MPI_COMM_WORLD, MPI_COMM_SELF and a duplicate, "returns" instead of "counts" lets MPI return the errors.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

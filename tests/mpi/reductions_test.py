@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import Long, run_checks  # noqa: E402
+from harness.main import LeftOut, Long, run_checks  # noqa: E402
 
 RANKS = {"openmpi": (2, 5), "mpich": (2, 3)}
 
@@ -56,6 +56,8 @@ def same_bits(mpi, program, ranks, mode, first, env=None, arguments=()):
 
 
 def from_fortran(mpi, program, ranks):
+    if jobs.before_mpi4(mpi) and "f08" in program:
+        raise LeftOut("the result of a user's operator in mpi_f08 is wrong natively on MPICH 3.4.1")
     for mode in ("native", "order", "exact"):
         result = run(mpi, program, ranks, mode)
         assert b"failed" not in result.stdout, result.text()

@@ -110,7 +110,11 @@ static void persistent_truncated(int to_device) {
         CHECK(told == MPI_ERR_IN_STATUS || told == MPI_SUCCESS);
 #endif
       }
-      OK(MPI_Wait(&requests[0], &statuses[0]));
+      const int again = MPI_Wait(&requests[0], &statuses[0]);
+#if !defined(MPICH) || MPI_VERSION >= 4  // 3.4.1 tells it again, of a message that was there before MPI_Start
+      OK(again);
+#endif
+      (void)again;
       if (requests[0] != MPI_REQUEST_NULL) MPI_Request_free(&requests[0]);  // Open MPI 4 has freed it, or refuses
       memory_free(to_device, data);
     }
