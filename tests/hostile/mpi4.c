@@ -42,6 +42,7 @@ static void persistent_collectives(void) {
   for (int k = 0; k < 3; k++) MPI_Request_free(&request[k]);
 }
 
+#ifndef WITHOUT_LARGE_COUNTS  // Open MPI 5 has all of MPI 4 but these
 static void large_counts(void) {
   static int mine[4000], theirs[8000];
   MPI_Count counts[2] = {2000, 2000}, elements;
@@ -70,6 +71,7 @@ static void large_counts(void) {
   TRY(MPI_Send_c(mine, 0, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD));
   TRY(MPI_Send_c(mine, -1, MPI_INT, other, 0, MPI_COMM_WORLD));
 }
+#endif
 
 static void isendrecv(void) {
   MPI_Request request;
@@ -104,7 +106,10 @@ static void sessions(void) {
   }
 }
 
-static const struct Case kCases[] = {CASE(partitioned), CASE(persistent_collectives), CASE(large_counts), CASE(isendrecv),
-  CASE(sessions), {NULL, NULL}};
+static const struct Case kCases[] = {CASE(partitioned), CASE(persistent_collectives), CASE(isendrecv), CASE(sessions),
+#ifndef WITHOUT_LARGE_COUNTS
+  CASE(large_counts),
+#endif
+  {NULL, NULL}};
 
 int main(int argc, char** argv) { return run_cases(argc, argv, kCases, MPI_THREAD_MULTIPLE); }
