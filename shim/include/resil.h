@@ -20,6 +20,9 @@
  * position-independent.) Other C libraries: weak, so that a program links in any case. */
 #if !defined(__GLIBC__) || __GLIBC__ > 2 || __GLIBC_MINOR__ >= 34
 #pragma weak dlsym
+#define RESIL_HAVE_DLSYM_ (dlsym != 0)
+#else
+#define RESIL_HAVE_DLSYM_ 1
 #endif
 
 struct resil_api_ {
@@ -38,7 +41,7 @@ struct resil_api_ {
 };
 
 static inline void resil_find_(const char* name, void* function) {
-  void* address = dlsym ? dlsym((void*)0, name) : (void*)0; /* RTLD_DEFAULT */
+  void* address = RESIL_HAVE_DLSYM_ ? dlsym((void*)0, name) : (void*)0; /* RTLD_DEFAULT */
   memcpy(function, &address, sizeof address);
 }
 
