@@ -78,7 +78,9 @@ bool refused(const Call& c, const void* send, const void* receive) {
     if (!any || (c.in_place && !c.is_root())) return true;
   }
   if (c.inter() && (c.in_place || c.operation == Collective::kScan || c.operation == Collective::kExscan)) return true;
-  const bool receives = c.operation != Collective::kReduce || c.is_root();
+  const bool receives = c.operation == Collective::kReduce   ? c.is_root()
+                        : c.operation == Collective::kExscan ? c.rank != 0  // there the buffer has no meaning
+                                                             : true;
   const bool sends = !(c.operation == Collective::kReduce && c.inter() && c.root < 0);
   if (receives && backend->is_in_place(receive)) return true;
   // One buffer for both is not MPI, but some libraries do not look: refusing it here alone would hang the others.

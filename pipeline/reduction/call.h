@@ -45,11 +45,25 @@ struct OperandCache {
   Entry entries[16];
 };
 
+constexpr unsigned kWays = static_cast<unsigned>(Way::kCount);
+/// One writer; others read them for the report.
+struct WayCounts {
+  uint64_t calls[kWays], bytes[kWays];
+  uint64_t by_node;  ///< of the calls: through node-local memory
+};
+inline void count_more(uint64_t& counter, uint64_t more) {
+  __atomic_store_n(&counter, counter + more, __ATOMIC_RELAXED);
+}
+
 struct Pending;
+struct Repeated;
 
 struct PerThread {
   Scratch scratch;
   OperandCache cache;
+  Repeated* repeated;  ///< see repeated.h
+  WayCounts counts;
+  PerThread* next;
   Pending* started;  ///< by the call that is under way; tied to its request when the shim has entered that
 };
 /// Makes it on a thread's first reduction; ends the job when there is no memory.

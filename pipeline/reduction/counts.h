@@ -13,8 +13,11 @@ class JsonWriter;
 
 namespace resil::reduction {
 
-/// One call, or one start of a persistent one; `bytes`: of this rank's contribution.
-void count_way(Way way, uint64_t bytes);
+/// One call, or one start of a persistent one; `bytes`: of this rank's contribution. `mine`: the calling thread's.
+void count_way(PerThread& mine, Way way, uint64_t bytes);
+/// A thread's counts, before its memory goes.
+void counts_enter(PerThread& mine);
+void counts_leave(PerThread& mine);
 void report_ways(JsonWriter& json, const char* mode, bool p2p);
 
 }  // namespace resil::reduction

@@ -168,6 +168,11 @@ void fold(OpKind op, const BasicType& type, Mode mode, const void* const* contri
   });
 }
 
+void fold_prepared(const Kernel& kernel, const char* const* contributions, size_t ranks, char* result, size_t units,
+                   char* scratch) {
+  in_environment(kernel, [&] { fold_tree(kernel, contributions, ranks, result, units, scratch); });
+}
+
 void fold_prefixes(OpKind op, const BasicType& type, Mode mode, const void* const* contributions, size_t ranks,
                    void* const* results, size_t count, char* scratch) {
   if (scratch == nullptr)

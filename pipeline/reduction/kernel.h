@@ -52,6 +52,10 @@ Kernel find_kernel(OpKind op, const BasicType& type);
 /// That of types whose values do not fit a vector's lane: scalar_kernels.cpp.
 Kernel find_scalar_kernel(OpKind op, const BasicType& type);
 
+/// fold() in `order` with a kernel that has been found before.
+void fold_prepared(const Kernel& kernel, const char* const* contributions, size_t ranks, char* result, size_t units,
+                   char* scratch);
+
 struct OrderKernels {
   Step steps[kOperators][kVectorElements];
 };

@@ -251,7 +251,7 @@ void activating(Event& e, uint64_t* cookie) {
   p->active = true;
   p->folded = false;
   pack(*p);
-  count_way(p->way, bytes_of(p->call, p->call.count));
+  count_way(per_thread(*e.thread), p->way, bytes_of(p->call, p->call.count));
 }
 
 void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {

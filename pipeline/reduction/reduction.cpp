@@ -4,9 +4,11 @@
 // move data, and does the arithmetic itself in one association. See docs/REDUCTIONS.md.
 
 #include "pipeline/reduction/blocking.h"
+#include "pipeline/reduction/by_node.h"
 #include "pipeline/reduction/counts.h"
 #include "pipeline/reduction/messages.h"
 #include "pipeline/reduction/pending.h"
+#include "pipeline/reduction/repeated.h"
 #include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/call/thread.h"
@@ -25,6 +27,8 @@ constexpr ConfigEntry kConfig[] = {
     {"RESIL_REDUCE_P2P", ConfigType::kSwitch, "", "0",
      "carries blocking reductions out by a fixed tree of messages on a communicator of resil's own, without any "
      "collective of the MPI library"},
+    {"RESIL_REDUCE_SHARED", ConfigType::kSwitch, "", "1",
+     "carries blocking reductions of ranks that share a node out through memory of resil's own in /dev/shm"},
 };
 
 enum class Setting : uint8_t { kNative, kOrder, kExact };
@@ -50,18 +54,24 @@ bool enabled() {
 void before_init() {
   slot = thread_slot();
   messages_prepare();
+  by_node_prepare();
+  node_prepare();
 }
 
 void thread_start(Thread& thread) {
   static_assert(kScratchBytes >= 4 * static_cast<size_t>(kSegment));
   auto* mine = reinterpret_cast<PerThread*>(map_or_end(sizeof(PerThread)));
   mine->scratch = {map_or_end(kScratchBytes), kScratchBytes, 0};
+  mine->repeated = repeated_make();
+  counts_enter(*mine);
   thread.module_data[slot] = mine;
 }
 
 void thread_end(Thread& thread) {
   auto* mine = static_cast<PerThread*>(thread.module_data[slot]);
   if (mine == nullptr) return;
+  counts_leave(*mine);
+  repeated_drop(mine->repeated);
   memory::unmap(mine->scratch.base, mine->scratch.bytes);
   memory::unmap_array(mine);
   thread.module_data[slot] = nullptr;
@@ -73,14 +83,20 @@ bool execute_instead(Event& e) {
   if (!is_reduction(collective_of(e.id))) return false;
   PerThread& mine = per_thread(*e.thread);
   if (!e.nested) mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
+  if (repeated_carry(e, mine)) return true;
   Call call;
   Way way = decide(e, mine, setting == Setting::kExact, &call);
   bool carried = way <= Way::kP2p && way != Way::kNativeSafe;
   if (carried && call.initiation == Initiation::kBlocking) {
     Arena arena(mine.scratch);
-    if ((p2p || messages_better(call)) && messages_serve(call)) {
+    NodeGroup* group = p2p ? nullptr : served_by_node(call);
+    if (group == nullptr && (p2p || messages_better(call)) && messages_serve(call)) {
       way = Way::kP2p;
       e.result = carry_by_messages(call, e.sequence, *e.thread, arena);
+    } else if (group != nullptr) {
+      e.result = carry_by_node(call, *group, *e.thread, arena);
+      count_more(mine.counts.by_node, 1);
+      repeated_learn(e, call, *group, mine, way);
     } else {
       e.result = carry_blocking(call, arena);
     }
@@ -88,7 +104,7 @@ bool execute_instead(Event& e) {
     carried = start_pending(e, call, mine, &way);
   }
   if (!carried || call.initiation != Initiation::kPersistent)  // which counts when it is started
-    count_way(way, e.bytes);
+    count_way(mine, way, e.bytes);
   return carried;
 }
 
@@ -102,6 +118,7 @@ constexpr Module kReduction = {
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
+    .after_init = node_connect,
     .thread_start = thread_start,
     .thread_end = thread_end,
     .leave = leave_pending,

@@ -40,6 +40,14 @@ struct CollectiveFunctions {
   /// Has a message from there come on this communicator? It is this thread's alone then, to be taken with `take`.
   bool (*probe)(uint64_t comm, int source, PrivateTag tag, uint64_t* message, uint64_t* bytes);
   bool (*take)(uint64_t message, void* data, uint64_t bytes);
+  /// Before the next two, once, while one thread calls MPI. `gone`: what has been tied to a communicator, when MPI
+  /// frees that; on any thread inside MPI.
+  bool (*keep_states)(void (*gone)(void* state));
+  /// What `put_state` has tied to the communicator; null: nothing.
+  void* (*state)(uint64_t comm);
+  bool (*put_state)(uint64_t comm, void* state);
+  /// Lets the library make progress. `comm`: resil's own.
+  void (*progress)(uint64_t comm);
   /// Raises MPI_ERR_TRUNCATE on the communicator, as the library does when counts differ between ranks.
   int (*truncated)(uint64_t comm);
   /// high[i] = low[i] op high[i]; the operator is called with this very datatype handle.

@@ -52,12 +52,13 @@ bool read_process(int pid, char* state, uint64_t* started) {
 
 }  // namespace
 
-void* node_file_create(const char* path, size_t bytes) {
+void* node_file_create(const char* path, size_t bytes, size_t reserved) {
   if (!file_size_allowed(bytes)) return nullptr;
   int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
   void* memory = MAP_FAILED;
-  if (posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0)
+  if (posix_fallocate(fd, 0, static_cast<off_t>(reserved)) == 0 &&
+      (reserved == bytes || ftruncate(fd, static_cast<off_t>(bytes)) == 0))
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (memory == MAP_FAILED) {

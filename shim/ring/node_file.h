@@ -14,9 +14,11 @@
 
 namespace resil {
 
-/// Makes a file that is wholly reserved and maps it, zeroed. Null: no room, no permission, beyond the limit of file
-/// sizes, or the name is taken; nothing is ever removed to take its place.
-void* node_file_create(const char* path, size_t bytes);
+/// Makes a file and maps it, zeroed; its first `reserved` bytes have their room, the rest must be reserved before it is
+/// stored into. Null: no room, no permission, beyond the limit of file sizes, or the name is taken; nothing is ever
+/// removed to take its place.
+void* node_file_create(const char* path, size_t bytes, size_t reserved);
+inline void* node_file_create(const char* path, size_t bytes) { return node_file_create(path, bytes, bytes); }
 
 /// Opens a file for reading (`write`: and writing), if it is a regular file of this user with one name and of a size
 /// that makes sense (at least `least` bytes). -1: it is something else, a link, or gone; what it is has cost nothing

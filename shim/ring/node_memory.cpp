@@ -24,13 +24,20 @@ namespace {
 constexpr uint64_t kMagic = 0x3265646f4e736552;  // "ResNode2"
 constexpr long kTmpfs = 0x01021994;
 
-char own_path[256];
+constexpr size_t kPath = 256;
+struct Own {
+  char path[kPath];
+  ino_t inode;
+};
+Own owns[kNodeUses];
 
-void name_of(int world_rank, char* path, size_t size) {
+Own& own_of(NodeUse use) { return owns[static_cast<unsigned>(use)]; }
+
+void name_of(int world_rank, NodeUse use, char* path) {
   char nonce[kNonceText];
   launch_text(launch_nonce_of(world_rank), nonce);
-  snprintf(path, size, "/dev/shm/resil-%u-%s-%d-%d-%s%s", getuid(), runtime.header->job, runtime.world, world_rank,
-           nonce, kNodeMemorySuffix);
+  snprintf(path, kPath, "/dev/shm/resil-%u-%s-%d-%d-%s%s%s", getuid(), runtime.header->job, runtime.world, world_rank,
+           nonce, use == NodeUse::kReductions ? ".reductions" : "", kNodeMemorySuffix);
 }
 
 Life life_of(int fd, const NodeMemory& memory) {
@@ -39,16 +46,19 @@ Life life_of(int fd, const NodeMemory& memory) {
 
 }  // namespace
 
-NodeMemory* node_memory_create(size_t bytes) {
+NodeMemory* node_memory_create(size_t bytes, NodeUse use, size_t reserved) {
   struct statfs system;
-  if (runtime.rank < 0 || own_path[0] != 0 || statfs("/dev/shm", &system) != 0 || system.f_type != kTmpfs)
+  Own& own = own_of(use);
+  if (runtime.rank < 0 || own.path[0] != 0 || statfs("/dev/shm", &system) != 0 || system.f_type != kTmpfs)
     return nullptr;  // on a disk the pages would be written back all the time
-  name_of(runtime.rank, own_path, sizeof(own_path));
-  auto* memory = static_cast<NodeMemory*>(node_file_create(own_path, bytes));
-  if (memory == nullptr) {
-    own_path[0] = 0;
+  name_of(runtime.rank, use, own.path);
+  struct stat status;
+  auto* memory = static_cast<NodeMemory*>(node_file_create(own.path, bytes, reserved != 0 ? reserved : bytes));
+  if (memory == nullptr || fstatat(AT_FDCWD, own.path, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    own.path[0] = 0;
     return nullptr;
   }
+  own.inode = status.st_ino;
   const ring::Header& header = *runtime.header;
   memory->bytes = bytes;
   memory->pid_start = uint64_t{header.pid_start_hi} << 32 | header.pid_start_lo;
@@ -58,16 +68,27 @@ NodeMemory* node_memory_create(size_t bytes) {
   memory->world_size = runtime.size;
   memory->world = runtime.world;
   memory->nonce = launch_nonce();
-  memory->held = node_file_hold(own_path);
+  memory->held = node_file_hold(own.path);
   __atomic_store_n(&memory->magic, kMagic, __ATOMIC_RELEASE);
   return memory;
 }
 
-NodeMemory* node_memory_open(int world_rank) {
+bool node_memory_reserve(NodeUse use, size_t offset, size_t bytes) {
+  const Own& own = own_of(use);
+  struct stat status;
+  const int fd = own.path[0] != 0 ? node_file_open(AT_FDCWD, own.path, true, kNodeMemoryBegin, &status) : -1;
+  if (fd < 0) return false;
+  const bool reserved = status.st_ino == own.inode && static_cast<uint64_t>(status.st_size) >= offset + bytes &&
+                        posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0;
+  close(fd);
+  return reserved;
+}
+
+NodeMemory* node_memory_open(int world_rank, NodeUse use) {
   const uint64_t nonce = launch_nonce_of(world_rank);
   if (nonce == 0) return nullptr;  // not known to are preloaded
-  char path[256];
-  name_of(world_rank, path, sizeof(path));
+  char path[kPath];
+  name_of(world_rank, use, path);
   struct stat status;
   const int fd = node_file_open(AT_FDCWD, path, true, kNodeMemoryBegin + 1, &status);
   if (fd < 0) return nullptr;
@@ -84,8 +105,10 @@ NodeMemory* node_memory_open(int world_rank) {
 }
 
 void node_memory_discard() {
-  if (own_path[0] != 0) unlink(own_path);
-  own_path[0] = 0;
+  for (Own& own : owns) {
+    if (own.path[0] != 0) unlink(own.path);
+    own.path[0] = 0;
+  }
 }
 
 bool node_memory_sweep(int folder, const char* name) {

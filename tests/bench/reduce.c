@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MPI_Allreduce of 1 double to 1 Mi doubles, and MPI_Reduce, Scan, Iallreduce and Reduce_scatter_block of two sizes:
-// for each the best of several batches, as the slowest rank saw it.  reduce [PER_CENT]
+// MPI_Allreduce of 1 double to 1 Mi doubles, and MPI_Reduce, Scan, Exscan, Iallreduce and Reduce_scatter_block of two
+// sizes: for each the best of several batches, as the slowest rank saw it.  reduce [PER_CENT [MOST_DOUBLES]]
 #include <mpi.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@ static int count;
 static void allreduce(void) { MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
 static void reduce(void) { MPI_Reduce(in, out, count, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD); }
 static void scan(void) { MPI_Scan(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
+static void exscan(void) { MPI_Exscan(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
 static void scatter(void) {
   int ranks;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -44,19 +45,20 @@ static void measure(const char* name, int doubles, void (*call)(void), int per_c
 }
 
 int main(int argc, char** argv) {
-  const int most = 1 << 20, per_cent = argc > 1 ? atoi(argv[1]) : 100;
+  const int most = 1 << 20, per_cent = argc > 1 ? atoi(argv[1]) : 100, wanted = argc > 2 ? atoi(argv[2]) : most;
   MPI_Init(&argc, &argv);
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   in = malloc((most + 64) * sizeof(double));
   out = malloc((most + 64) * sizeof(double));
   for (int i = 0; i < most + 64; i++) in[i] = out[i] = (i % 1000 + 1) / (3.0 + rank);
-  for (int doubles = 1; doubles <= most; doubles *= doubles < 64 ? 8 : 4)
+  for (int doubles = 1; doubles <= wanted; doubles *= doubles < 64 ? 8 : 4)
     measure("allreduce", doubles, allreduce, per_cent);
   const int sizes[] = {1, 65536};
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2 && sizes[i] <= wanted; i++) {
     measure("reduce", sizes[i], reduce, per_cent);
     measure("scan", sizes[i], scan, per_cent);
+    measure("exscan", sizes[i], exscan, per_cent);
     measure("reduce_scatter", sizes[i], scatter, per_cent);
     measure("iallreduce", sizes[i], started, per_cent);
   }

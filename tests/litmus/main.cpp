@@ -44,8 +44,8 @@ int main(int argc, char** argv) {
   const bool orderings = argc > 1 && strcmp(argv[1], "--orderings") == 0;
   const char* only = argc > 1 + orderings ? argv[1 + orderings] : "";
   std::vector<litmus::Program> programs = litmus::basics();
-  for (const auto& more : {litmus::stream_programs(), litmus::ring_programs(), litmus::table_programs(),
-                           litmus::request_programs(), litmus::handover_programs()})
+  for (const auto& more : {litmus::stream_programs(), litmus::cell_programs(), litmus::ring_programs(),
+                           litmus::table_programs(), litmus::request_programs(), litmus::handover_programs()})
     programs.insert(programs.end(), more.begin(), more.end());
   for (const litmus::Program& program : programs) {
     if (strstr(program.name, only) == nullptr) continue;

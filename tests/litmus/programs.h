@@ -13,6 +13,7 @@ std::vector<Program> basics();  ///< of the checker itself
 std::vector<Program> wrong_basics();  ///< each must fail
 std::vector<Program> ring_programs();
 std::vector<Program> stream_programs();
+std::vector<Program> cell_programs();
 std::vector<Program> table_programs();
 std::vector<Program> request_programs();
 std::vector<Program> handover_programs();

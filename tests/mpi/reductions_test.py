@@ -48,6 +48,22 @@ def run(mpi, program, ranks, mode, env=None, arguments=()):
     return result
 
 
+def by_node(reports):
+    return sum(report["reductions"]["through_node_memory"] for report in reports.values())
+
+
+def within_a_node(mpi, program, ranks, shared, env=None, arguments=()):
+    """Ranks that share a node reduce through its memory, and no others do."""
+    result = run(mpi, program, ranks, "order", env, arguments)
+    reports = result.ranks()
+    assert all(report.get("findings", []) == [] for report in reports.values()), result.text()
+    assert (by_node(reports) > 0) == shared, reports
+    left = [name for name in os.listdir("/dev/shm") if name.endswith(".reductions.node")]
+    launch = {report["launch_key"] for report in reports.values() if "launch_key" in report}
+    assert not [name for name in left for key in launch if key in name], left
+    jobs.remove_rings(result.directory)
+
+
 def accounted(result, ranks, mode, p2p):
     """Every reduction went some way, and none that resil has arithmetic for went the library's."""
     reports = result.ranks()
@@ -113,6 +129,12 @@ def main(build, mpi, only=None):
     for name in ("reductions_mpif", "reductions_f08"):
         fortran = os.path.join(build, f"{name}.{mpi}")
         checks.append((f"{name} ({mpi})", lambda fortran=fortran: from_fortran(mpi, fortran, 2)))
+    node = os.path.join(build, f"reductions_node.{mpi}")
+    most = 2 if jobs.loses_messages(mpi) else 5
+    checks.append((f"within a node, {most} ranks ({mpi})", lambda: within_a_node(mpi, node, most, True, None, ("lengths",))))
+    checks.append((f"over nodes, 2 ranks ({mpi})", lambda: within_a_node(mpi, node, 2, False, {"RESIL_NODE_RANKS": "1"})))
+    checks.append((f"node memory switched off, 2 ranks ({mpi})",
+                   Long(lambda: within_a_node(mpi, node, 2, False, {"RESIL_REDUCE_SHARED": "0"}))))
     threads = os.path.join(build, f"reductions_threads.{mpi}")
     for mode, p2p in (("order", "0"), ("order", "1"), ("exact", "0")):
         checks.append((f"threads, {mode}, P2P={p2p} ({mpi})",
