@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import struct
 import time
 
 from . import layout, process
@@ -16,6 +17,7 @@ from .text import clean
 from .wording import describe, polls
 
 SECOND_LOOK = 0.002  # seconds
+OOM_OFFSET = 40  # of ControlBlock::oom_kills in section "hang" (detectors/hang/slots/layout.h)
 ABORTED_RINGS = 16  # their reports are final; the ring is opened only to tell where MPI_Abort was called
 
 
@@ -63,10 +65,22 @@ def fill_from_ring(rank: Rank, ring: Ring) -> None:
         rank.end_sender, rank.end_pid, rank.end_signal = clean(header.term_sender), header.term_pid, header.term_signal
         rank.end_time = ring.realtime(header.term_ticks) or 0.0
         rank.ended_by = "%s (pid %d, signal %d)" % (rank.end_sender or "a process", rank.end_pid, rank.end_signal)
+        rank.oom_kills = _oom_kills(ring)
     if header.untracked_requests:  # a final report says the same under the same names
         rank.uncovered["untracked_requests"] = header.untracked_requests
     if header.unrecorded_calls:
         rank.uncovered["unrecorded_calls"] = header.unrecorded_calls
+
+
+def _oom_kills(ring: Ring) -> int:
+    """Processes of its control group that the out-of-memory killer had ended when this rank was ended, as it noted itself."""
+    try:
+        section = ring.section("hang", 1)
+        if section.entries * section.stride < OOM_OFFSET + 8:
+            return 0
+        return min(struct.unpack("<Q", ring.read(section.offset + OOM_OFFSET, 8))[0], 1 << 20)
+    except (RingError, struct.error):
+        return 0
 
 
 def _fill(directory: Directory, rank: Rank, path: str, collected: bool, alone: bool = False) -> bool:

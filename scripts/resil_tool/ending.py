@@ -10,18 +10,21 @@ import shutil
 import subprocess
 import time
 
-from . import runs
+from . import attach, runs
 from .ring import Ring, RingError
 from .text import clean, integer, plural, ranks_phrase, seconds_text
 from .values import Invalid, read_bytes
 
 STILL_SECONDS = 30.0  # as RESIL_HANG_NOTICE: shorter pauses are a program's own
 MOST_LOG = 1 << 20
+MOST_KERNEL_LINES = 100000
 
 _POLL = re.compile(r"MPI_(Test|Iprobe|Improbe|Request_get_status|Win_test|Parrived)", re.IGNORECASE)
 _LINE = re.compile(r"(\d{15,20}) (launch|notice|suspected|withdrawn|verified|proved) (.*)")
 _LAUNCHER = re.compile(r"(mpirun|mpiexec|orterun|prterun|prte|orted|hydra)")
 _SHELL = re.compile(r"(ba|da|z|k|tc|c)?sh$|kill$|pkill$|killall$|python|htop$|top$|sudo$")
+_KILLED = re.compile(r"\d+,\d+,(\d{1,18}),[^;]*;(?:Memory cgroup out|Out) of memory:? Killed process (\d{1,10}) ")
+_MEMORY = re.compile(r"rank (\d{1,9}) has ended without MPI_Finalize; the out-of-memory killer")
 _SLURM_JOB = re.compile(r"(\d{1,10}(?:_\d{1,10})?)(?:\.\d{1,10})?$")
 _SLURM_STATES = {"TIMEOUT": "its time limit", "CANCELLED": "scancel", "OUT_OF_MEMORY": "the out-of-memory killer", "NODE_FAIL": "a failed node",
                  "PREEMPTED": "preemption", "DEADLINE": "its deadline", "BOOT_FAIL": "a failed node"}
@@ -129,9 +132,11 @@ def tell(directory, ranks, now: float | None = None) -> dict:
     start = min((rank.start_time for rank in ranks if rank.start_time), default=None)
     end, exact = (now, True) if alive else _end(ranks, log, directory)
     told = {"seconds": max(0.0, end - start) if start and end else None, "end_known": exact, "still_seconds": None, "stands": False,
-            "inside": [], "outside": [], "polling": [], "senders": {}, "accused": "", "slurm": ""}
+            "inside": [], "outside": [], "polling": [], "senders": {}, "accused": "", "slurm": "",
+            "memory": []}
     for rank in gone:
         _until(rank, end)
+    told["memory"] = _by_memory(gone, log, start)
     those = alive or gone
     seen = len(ranks) >= sum(directory.expected.values()) and not any(rank.state == "unknown" for rank in ranks) \
         and not directory.rankless  # who cannot be seen may move
@@ -152,6 +157,50 @@ def tell(directory, ranks, now: float | None = None) -> dict:
         told["accused"] = accusations[-1]
     told["slurm"] = slurm_reason(directory, ranks, [sender for sender, _ in told["senders"]])
     return told
+
+
+def kernel_kills(since: float, path: str = "/dev/kmsg") -> dict[int, float]:
+    """{pid: when, seconds since 1970} of processes that the kernel's log says were killed for lack of memory since then; {} where it may
+    not be read."""
+    boot, found = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC), {}
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        for _ in range(MOST_KERNEL_LINES):
+            try:
+                records = os.read(descriptor, 8192).decode("utf-8", "replace")  # one a read, of the device
+            except BrokenPipeError:
+                continue  # it was overwritten meanwhile
+            if not records:
+                break
+            for match in filter(None, map(_KILLED.match, records.split("\n"))):
+                if boot + int(match.group(1)) / 1e6 >= since - 1:
+                    found[int(match.group(2))] = boot + int(match.group(1)) / 1e6
+    except OSError:  # EAGAIN: its end
+        pass
+    finally:
+        os.close(descriptor)
+    return found
+
+
+def _by_memory(gone, log, start: float | None) -> list:
+    """Ranks that the kernel's log of this machine names as killed for lack of memory; and those that left without a trace on a node where
+    the out-of-memory killer has ended processes of the job's control group: by hang.log, or by what a rank noted that was ended after it."""
+    here = [rank for rank in gone if not rank.ended_by and rank.pid and attach.is_here(rank)]
+    kills = kernel_kills(start) if here and start else {}
+    named = {int(found.group(1)) for _, what, sentence in log if what == "notice" and (found := _MEMORY.match(sentence))}
+    hosts = {rank.host for rank in gone if rank.oom_kills}
+    for rank in gone:
+        rank.by_memory = not rank.ended_by and (rank.rank in named or rank.host in hosts or rank in here and rank.pid in kills)
+    return [rank.key for rank in gone if rank.by_memory]
+
+
+def memory(told: dict) -> str:
+    """Which ranks the out-of-memory killer has ended, as part of a sentence; "" none."""
+    keys = told["memory"]
+    return "%s ran out of memory: the kernel's out-of-memory killer has ended processes of this job there" % ranks_phrase(keys) if keys else ""
 
 
 def _until(rank, end: float) -> None:

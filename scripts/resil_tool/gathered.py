@@ -4,6 +4,7 @@ that another process wrote; what makes no sense is left out."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import time
@@ -69,21 +70,21 @@ def _frames(entry: dict) -> list[str]:
     return [text(frame, 120) for frame in items(entry.get("frames"))[:64]]
 
 
-def _known(frames: list[str], objects: dict[str, str], not_after: float) -> dict[str, dict]:
-    """{frame: function, source, object} of object+0xoffset."""
+def _known(frames: list[str], objects: dict[str, str], not_after: float) -> dict[str, list[dict]]:
+    """{frame: [function, source, object], what was inlined there first} of object+0xoffset."""
     sites, places = [], {}
     for frame in frames:
         match = _FRAME.match(frame)
         if match and match.group(1) in objects and len(sites) < MOST_SITES:
             places[frame] = (objects[match.group(1)], int(match.group(2), 16))
             sites.append(places[frame])
-    named = symbols.lookup(sites, not_after) if sites else {}
+    named = symbols.chains(sites, not_after) if sites else {}
     found = {}
     for frame in frames:
         match = _FRAME.match(frame)
-        words = named.get(places.get(frame, ("", 0)), "")
-        function, _, source = words.rpartition(" at ") if " at " in words else (words, "", "")
-        found[frame] = {"function": function or clean(frame, 100), "source": source, "object": match.group(1) if match and function else ""}
+        name = match.group(1) if match else ""
+        found[frame] = [{"function": function or "?", "source": source, "object": name} for function, source in named.get(places.get(frame, ("", 0)), [])] \
+            or [{"function": clean(frame, 100), "source": "", "object": ""}]
     return found
 
 
@@ -93,7 +94,8 @@ def stacks(told: dict, world: int, objects: dict[str, str], not_after: float) ->
     known = _known(sorted({frame for entry in entries for frame in _frames(entry)}), objects, not_after)
     found: dict = {}
     for number, entry in enumerate(entries):
-        frames = [known[frame] for frame in reversed(_frames(entry))]
+        outer = list(itertools.takewhile(lambda frame: not frame.startswith("libresil.so+"), _frames(entry)))  # below it lies MPI
+        frames = [one for frame in reversed(outer) for one in known[frame]]
         for rank in members(text(entry.get("ranks"), 400)):
             if frames and len(found) < MOST_RANKS:
                 found.setdefault((world, rank), {})[number] = frames
@@ -118,7 +120,7 @@ def abnormal(told: dict, objects: dict[str, str], not_after: float) -> list[str]
     for frame, (ranks, threads, sleeps) in sorted(groups.items(), key=lambda item: item[1][1]):
         if len(ranks) == integer(told.get("ranks")) != 1:
             continue  # all ranks have such a thread: it is the library's
-        one = known[frame]
+        one = known[frame][0]
         where = "%s at %s" % (one["function"], one["source"]) if one["source"] else one["function"]
         out.append("%s of rank%s %s at the same place in all of %d samples: %s%s" % (
             plural(threads, "thread"), "" if len(ranks) == 1 else "s", ranges(sorted(ranks)), samples, where, ", in a system call" if sleeps else ""))

@@ -95,6 +95,8 @@ class Rank:
     ring_path: str = ""      # the ring that was read
     end_sender: str = ""     # who sent SIGTERM, as the ring has it: name, pid, signal, when
     end_pid: int = 0
+    by_memory: bool = False  # ended, most likely by the out-of-memory killer
+    oom_kills: int = 0       # of the out-of-memory killer in its control group, when this rank was ended
     end_signal: int = 0
     end_time: float = 0.0
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 
-from . import process
+from . import process, symbols
 from .stacks import _from_main, _node
 from .symbols import written
 from .text import clean
@@ -68,12 +68,11 @@ def take(pids: list[int], seconds: float = SECONDS) -> tuple[dict[int, dict[int,
 
 def _run(tool: str, pid: int, seconds: float) -> str | None:
     command = ["eu-stack", "-i", "-s", "-m", "-n", str(MOST_FRAMES), "-p", str(pid)] if tool == "eu-stack" else [
-        "gdb", "-batch", "-nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off", "-p", str(pid), "-ex",
+        "gdb", "-batch", "-nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled %s" % ("on" if os.environ.get("RESIL_TOOL_DEBUGINFOD") == "1" else "off"), "-p", str(pid), "-ex",
         "thread apply all backtrace %d" % MOST_FRAMES]
-    environment = {name: value for name, value in os.environ.items() if name not in ("DEBUGINFOD_URLS", "LD_PRELOAD")}
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=seconds,
-                              env=environment, check=False)
+                              env=symbols.environment(), check=False)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode("utf-8", "replace")

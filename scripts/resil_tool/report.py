@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 
-from . import balance, candidates, checksum, findings, fold, gathered, leftovers, nagios, reductions, staging, verification, waits
+from . import balance, candidates, checksum, findings, fold, leftovers, nagios, reductions, staging, verification, waits
 from . import job as jobs
 from . import place as shown
 from . import records, runs, values
@@ -92,8 +92,9 @@ def render(summary: dict) -> list[str]:
     tail = _coverage(summary) + _files(summary) + _next(summary)
     places = _places(summary, 6 if not summary["findings"] else 3 if len(summary["places"]) == 3 else 2)
     room = LINES - len(verdict) - len(head) - len(tail) - len(places)
-    found = _findings(summary, max(4, min(20, room - 3)))
-    graph = _graph(summary, min(4, room - len(found) - 3))
+    told = _stacks(summary, 7)
+    found = _findings(summary, max(4, min(20, room - 3 - len(told))))
+    graph = _graph(summary, min(4, room - len(found) - len(told) - 3)) + told
     accused = _accused(summary) if room - len(found) - len(graph) > 5 else []
     calls = _calls(summary, min(TOP_CALLS, room - len(found) - len(graph) - len(accused) - 3))
     lines = verdict + (found + graph + head if summary["findings"] else head + places + accused + found)
@@ -195,6 +196,8 @@ def place_sentence(place: dict, now: float | None = None) -> str:
         last = ", last call %s%s" % (place["call"], at) if place["call"] else ", before any MPI call"
         if place.get("ended_by"):
             return "%s %s ended by %s outside MPI%s" % (name, "were" if many else "was", place["ended_by"], last)
+        if place.get("end") == "killed by the out-of-memory killer":
+            return "%s %s killed by the out-of-memory killer outside MPI%s" % (name, "were" if many else "was", last)
         return "%s ended outside MPI (killed, or left without MPI_Finalize)%s" % (name, last)
     if not place["from_ring"] and place.get("owner"):
         return "%s belong%s to %s: no live numbers for another user" % (name, "" if many else "s", place["owner"])
@@ -280,13 +283,21 @@ def _graph(s: dict, most: int) -> list[str]:
         lines += row("waits" if i == 0 else "", re.sub(r" {2,}", " ", line), 1)
     if len(told) > most:
         lines += row("", "and %d more: %s graph %s" % (len(told) - most + 1, tool_command(), shlex.quote(s["directory"])))
-    names = gathered.files(s["directory"])
-    stacks = gathered.read(os.path.join(s["directory"], names[0])) if names and len(lines) < most else None
-    if stacks:
-        lines += row("stacks", "%s of %s: less %s" % (plural(values.integer(stacks.get("threads")), "thread"), plural(values.integer(stacks.get("ranks")), "rank"),
-                                                     shlex.quote(os.path.join(s["directory"], names[0][:-5] + ".txt"))), 2)
-        for line in gathered.abnormal(stacks, {}, 0.0)[:max(0, min(2, most - len(lines)))]:
-            lines += row("", line, 1)
+    return lines
+
+
+def _stacks(s: dict, most: int) -> list[str]:
+    """Where the accused ranks' threads are, as far as the helper threads have gathered it."""
+    stacks = s["stacks"]
+    if not stacks or most < 2:
+        return []
+    path = os.path.join(s["directory"], (stacks["of"] if re.match(r"(hang|why)-\d+\.json$", stacks["of"]) else stacks["file"])[:-5] + ".txt")
+    lines = row("stacks", "%s of %s%s: less %s" % (plural(stacks["threads"], "thread"), plural(stacks["ranks"], "rank"), "; of the accused" if stacks["accused_only"]
+                                                  else "", shlex.quote(path)), 2)
+    for line in stacks["tree"][:max(0, min(12, most - len(lines)))]:
+        lines.append(" " * LABEL + clip(line, WIDTH - LABEL))
+    for line in stacks["abnormal"][:max(0, min(2, most - len(lines)))]:
+        lines += row("", line, 1)
     return lines
 
 

@@ -4,10 +4,14 @@ the symbols of the few call sites that are shown."""
 
 from __future__ import annotations
 
-from . import balance, candidates, checksum, ending, findings, fold, leftovers, reductions, runs, staging, symbols, verification, waits
+import os
+
+from . import (balance, candidates, checksum, ending, findings, fold, gathered, leftovers, reductions, remote_stacks, runs, staging, symbols,
+               verification, waits)
 from .job import owner_name
 from .records import Directory
 from .text import clean, rank_label, rank_set, ranks_phrase, seconds_text
+from .values import integer, text
 
 MOST_GROUPS = 200  # groups of ranks in one place that keep their own sentence
 MOST_PLACES = 6   # groups with the same story; beyond, those that differ in numbers only are told together
@@ -56,6 +60,7 @@ def merge(directory: Directory) -> dict:
         "dumps": sorted(directory.dumps), "from_ring": rank_set((r.key for r in ranks if r.from_ring), 10**6),
     }
     leftovers.name_sites(summary["leftovers"], lambda: findings.objects(directory, ranks), summary["start_time"] or 0.0)
+    summary["stacks"] = _stacks(directory, ranks, summary)
     summary["mpi_share"] = _share(ranks)
     summary["balance"] = balance.merge(ranks)
     summary["suspect_host"] = findings.suspect(summary["findings"], ranks)
@@ -82,10 +87,27 @@ def rank_objects(directory: Directory) -> list[dict]:
             for r in (directory.ranks[key] for key in sorted(directory.ranks))]
 
 
+def _stacks(directory, ranks, summary: dict) -> dict | None:
+    """What the helper threads gathered with the first hang: the accused ranks' stacks as a tree, of all ranks where nobody is accused, and
+    threads that never moved. None: nothing was gathered."""
+    names = gathered.files(directory.path)
+    told = gathered.read(os.path.join(directory.path, names[0])) if names else None
+    if not told:
+        return None
+    hang = next((one for one in summary["findings"] if one.get("hang")), {})
+    known, started = findings.objects(directory, ranks), summary["start_time"] or 0.0
+    stacks = gathered.stacks(told, 0, known, started)
+    own = {key: {number: frames for number, frames in threads.items() if any(frame["source"] for frame in frames)} for key, threads in stacks.items()}
+    accused = {key: threads for key, threads in own.items() if threads and key[1] in hang.get("culprit_ranks", [])}
+    tree = remote_stacks.tree(accused or {key: threads for key, threads in own.items() if threads} or stacks)
+    return {"file": names[0], "of": text(told.get("of"), 64), "threads": integer(told.get("threads")), "ranks": integer(told.get("ranks")),
+            "accused_only": bool(accused), "tree": remote_stacks.lines(tree) if tree else [], "abnormal": gathered.abnormal(told, known, started)}
+
+
 def _ending(told: dict) -> dict:
     """What --json says of the end, or of the standstill."""
     return {"inside_mpi": rank_set(told["inside"], 10**6), "outside_mpi": rank_set(told["outside"], 10**6),
-            "polling": rank_set(told["polling"], 10**6), "accused": told["accused"], "slurm": told["slurm"],
+            "polling": rank_set(told["polling"], 10**6), "accused": told["accused"], "slurm": told["slurm"], "out_of_memory": rank_set(told["memory"], 10**6),
             "senders": [{"name": sender, "signal": signal, "ranks": rank_set(keys, 10**6), "means": ending.reason(sender)}
                         for (sender, signal), keys in sorted(told["senders"].items())]}
 
@@ -161,7 +183,7 @@ def _ends(directory, keys, told) -> list[str]:
         return ["%s %s ended by %s" % (ranks_phrase(keys), "was" if len(keys) == 1 else "were", who) for who, keys in sorted(sent.items())] \
             + ["%s ended first, or by a signal that leaves no trace" % ranks_phrase(first)] + ending.how(told, first)
     order = " first" if sent else ", which of them first is not known" if len(first) > 1 else ""
-    reasons = ["%s ended without MPI_Finalize%s" % (ranks_phrase(first), order)]
+    reasons = ["%s ended without MPI_Finalize%s" % (ranks_phrase(first), order), *filter(None, [ending.memory(told)])]
     reasons += ["%s %s then ended by %s" % (ranks_phrase(keys), "was" if len(keys) == 1 else "were", who)
                 for who, keys in sorted(sent.items())]
     return reasons + ending.how(told, first)
@@ -258,7 +280,7 @@ def _places(ranks) -> list[dict]:
     for rank in ranks:
         if rank.state in ("killed", "running") or (rank.state == "aborted" and rank.call):
             groups.setdefault((rank.state, rank.inside, rank.call, rank.site, rank.phase, rank.from_ring,
-                               rank.ended_by, rank.owner, rank.exit_in_init),
+                               rank.ended_by, rank.owner, rank.exit_in_init, rank.by_memory),
                               []).append(rank)
     order = ("aborted", "killed", "running")
     chosen = sorted(groups.items(), key=lambda item: (order.index(item[0][0]), len(item[1]), item[1][0].key))
@@ -269,10 +291,11 @@ def _places(ranks) -> list[dict]:
     started = min((r.start_time for r in ranks if r.start_time), default=0.0)
     known = symbols.lookup([key[3] for key, _ in chosen[:16] if key[3]], started)
     places = []
-    for (state, inside, call, site, phase, from_ring, ended_by, owner, exit_in_init), members in chosen:
+    for (state, inside, call, site, phase, from_ring, ended_by, owner, exit_in_init, by_memory), members in chosen:
         since = [r.since for r in members if r.since]
         places.append({"ranks": rank_set((r.key for r in members), 10**6), "count": len(members),
-                       "end": "ended by the stop" if stopped else "ended by %s" % ended_by if ended_by else "killed",
+                       "end": "ended by the stop" if stopped else "ended by %s" % ended_by if ended_by else
+                       "killed by the out-of-memory killer" if by_memory else "killed",
                        "ended_by": ended_by, "owner": owner_name(owner) if owner >= 0 else "",
                        "exit_in_init": exit_in_init,
                        "name": ranks_phrase([r.key for r in members]), "state": state, "inside_mpi": inside,

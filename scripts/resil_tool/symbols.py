@@ -54,26 +54,61 @@ def _usable(path: str, not_after: float) -> bool:
 
 
 def _ask(tool: str, path: str, addresses: list[int], seconds: float) -> dict[tuple[str, int], str]:
-    environment = {name: value for name, value in os.environ.items()
-                   if name not in ("DEBUGINFOD_URLS", "LD_PRELOAD")}  # no network, no preloading of this helper
-    try:
-        # A return address may be the first of the next line or function: ask for the call before it.
-        done = subprocess.run([tool, "-C", "-f", "-e", path] + ["%#x" % (address - 1) for address in addresses],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              timeout=seconds, env=environment, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    lines = done.stdout.decode("utf-8", "replace").split("\n")
+    lines = _run(tool, ["-C", "-f", "-e", path], addresses, seconds).split("\n")
     known = {}
     for i, address in enumerate(addresses):
         if 2 * i + 1 >= len(lines):
             break
-        function, line = clean(lines[2 * i], 80), re.sub(r" \(discriminator \d+\)$", "", clean(lines[2 * i + 1], 400))
-        place = os.path.basename(line) if not line.startswith("?") and not re.search(r":[0?]*$", line) else ""
-        if function and function != "??" and (place or covered(path, address - 1)):
-            known[path, address] = "%s at %s" % (written(function, place), place) if place else written(function)
-        elif place:
-            known[path, address] = place
+        found = _pair(path, address, lines[2 * i], lines[2 * i + 1])
+        if found:
+            known[path, address] = " at ".join(filter(None, found))
+    return known
+
+
+def _run(tool: str, words: list[str], addresses: list[int], seconds: float) -> str:
+    try:
+        # A return address may be the first of the next line or function: ask for the call before it.
+        done = subprocess.run([tool, *words] + ["%#x" % (address - 1) for address in addresses],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              timeout=seconds, env=environment(), check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def environment() -> dict[str, str]:
+    """Of the programs that read debugging information: not preloaded, and no network unless the user says so."""
+    leave = {"LD_PRELOAD"} if os.environ.get("RESIL_TOOL_DEBUGINFOD") == "1" else {"LD_PRELOAD", "DEBUGINFOD_URLS"}
+    return {name: value for name, value in os.environ.items() if name not in leave}
+
+
+def _pair(path: str, address: int, function: str, line: str) -> tuple[str, str] | None:
+    """(function, "file:line"), either of which may be "", of two lines of addr2line; None: it knows nothing."""
+    function, line = clean(function, 80), re.sub(r" \(discriminator \d+\)$", "", clean(line, 400))
+    place = os.path.basename(line) if not line.startswith("?") and not re.search(r":[0?]*$", line) else ""
+    if function and function != "??" and (place or covered(path, address - 1)):
+        return written(function, place), place
+    return ("", place) if place else None
+
+
+def chains(sites, not_after: float = 0.0) -> dict[tuple[str, int], list[tuple[str, str]]]:
+    """As lookup(), with what the compiler inlined there: [(function, "file:line" or "")], the innermost first."""
+    tool, deadline = shutil.which("addr2line"), time.monotonic() + SECONDS
+    by_object: dict[str, list[int]] = {}
+    for path, address in sites:
+        if address > 0 and address not in by_object.setdefault(path, []) and len(by_object[path]) < MAX_ADDRESSES:
+            by_object[path].append(address)
+    known: dict[tuple[str, int], list[tuple[str, str]]] = {}
+    for path, addresses in by_object.items():
+        if not tool or not _usable(path, not_after) or time.monotonic() >= deadline:
+            continue
+        lines = _run(tool, ["-i", "-a", "-C", "-f", "-e", path], addresses, deadline - time.monotonic())
+        blocks = re.split(r"(?m)^0x[0-9a-f]+\n", lines)[1:]
+        for address, block in zip(addresses, blocks):
+            pairs = block.split("\n")
+            found = [one for one in (_pair(path, address, pairs[i], pairs[i + 1]) for i in range(0, len(pairs) - 1, 2)) if one]
+            if found:
+                known[path, address] = found
     return known
 
 

@@ -24,7 +24,7 @@ from .values import Invalid, integer, items, number, parse_object, rank_list, re
 
 LABEL = 11
 OFFSET = 32       # of ControlBlock::why in section "hang" (detectors/hang/slots/layout.h)
-GATHER = 1.5      # seconds: for the stacks of all nodes, after the answer
+GATHER = 3.0      # seconds: for the stacks of all nodes, after the answer
 WAIT = 8.0        # seconds: rounds over all nodes, one of which may not answer
 POLL = 0.03
 MOST_STACKS = 64  # processes of this node
@@ -231,12 +231,13 @@ def _add_stacks(told: dict, rings: list, others: dict) -> None:
     order = {rank: i for i, rank in enumerate(told["culprits"])}
     mine = sorted((ring for ring in rings if ring.pid_is_ours and process.alive(ring.pid, ring.start_ticks)),
                   key=lambda ring: (order.get(ring.rank, len(order)) if ring.world == told["world"] else len(order), ring.key))[:MOST_STACKS]
-    found, problems = remote_stacks.take([ring.pid for ring in mine])
-    stacks = {ring.key: found[ring.pid] for ring in mine if ring.pid in found}
-    here = {ring.rank for ring in rings if ring.world == told["world"]}
     objects = _objects(rings)
-    elsewhere = {key: threads for key, threads in gathered.stacks(others, told["world"], objects, told["started"] or 0.0).items()
-                 if key[1] not in here or key not in stacks}
+    elsewhere = gathered.stacks(others, told["world"], objects, told["started"] or 0.0)
+    # Nobody is stopped for what the helper threads have read already.
+    enough = {key for key, threads in elsewhere.items() if any(frame["source"] for frames in threads.values() for frame in frames)}
+    found, problems = remote_stacks.take([ring.pid for ring in mine if ring.key not in enough])
+    stacks = {ring.key: found[ring.pid] for ring in mine if ring.pid in found}
+    elsewhere = {key: threads for key, threads in elsewhere.items() if key not in stacks}
     told["stacks"] = remote_stacks.tree({**elsewhere, **stacks})
     told["abnormal"] = gathered.abnormal(others, objects, told["started"] or 0.0)
     for (_, rank), threads in elsewhere.items():

@@ -48,12 +48,13 @@ KINDS = {
     "mismatch": Kind("collective mismatch", languages="C C++ Fortran", least=3, few=("collective mismatch", NOBODY)),
     "behind": Kind("collective mismatch", languages="Fortran", least=4, few=("deadlock", ALL)),  # the same, others wait for messages before
     "tag": Kind("unmatched message", TWO),
-    "nobody": Kind("deadlock", TWO, languages="C C++"),
-    "large": Kind("deadlock", TWO, languages="C C++"),
+    # Of two, the message of the step before is one with another tag, to the rank that waits: a near miss.
+    "nobody": Kind("deadlock", TWO, languages="C C++", least=3, few=("unmatched message", TWO)),
+    "large": Kind("unmatched message", TWO, languages="C C++"),  # the receive of the next one has another tag
     "computing": Kind(NEVER, detail="computing"),
     "asleep": Kind(NEVER, languages="C C++", detail="asleep"),
     "stopped": Kind(NEVER, line=False, detail="stopped"),
-    "finished": Kind(NEVER, languages="C C++ Fortran", detail="finished"),
+    "finished": Kind(NEVER, languages="C C++ Fortran", detail="finished", least=3, few=("unmatched message", ONE)),  # of two: one message, no more
     "killed": Kind(NEVER, line=False, detail="gone"),
     "left": Kind(NEVER, line=False, languages="C C++", detail="gone"),
     "kernel": Kind(NEVER, line=False, languages="C C++", detail="in the kernel"),
@@ -143,7 +144,7 @@ class Run:
         verdict, detail = self.told.get("verdict"), self.told.get("detail", "")
         if self.unseen and detail == "unreachable":
             return verdict == NEVER
-        return verdict == self.right[0] and self.what.detail in detail
+        return verdict == self.right[0] and (self.right[0] != self.what.verdict or self.what.detail in detail)
 
     @property
     def rank_right(self):

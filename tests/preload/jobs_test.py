@@ -107,6 +107,75 @@ def small_tool(first):
         assert ours == plain, (ours, plain)
 
 
+GREEDY = r"""
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char** argv) {
+  int rank;
+  double x = 1, y;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; i < 50; ++i) MPI_Allreduce(&x, &y, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  while (rank == 1) memset(malloc(1 << 20), 1, 1 << 20);
+  MPI_Allreduce(&x, &y, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return 0;
+}
+"""
+LIMIT_BYTES = 400 << 20
+
+
+def memory_group():
+    """A control group of 400 MiB for the test's own processes; None: none may be made here."""
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        for line in file:
+            _, controllers, path = line.strip().split(":", 2)
+            base, limit = ("/sys/fs/cgroup" + path, "memory.max") if not controllers else ("/sys/fs/cgroup/memory" + path, "memory.limit_in_bytes")
+            if controllers not in ("", "memory") or not os.path.isdir(base):
+                continue
+            group = os.path.join(base, f"resil-test-{os.getpid()}")
+            try:
+                os.mkdir(group)
+            except OSError:
+                continue
+            try:
+                with open(os.path.join(group, limit), "w", encoding="ascii") as file_of_limit:
+                    file_of_limit.write(str(LIMIT_BYTES))
+                return group
+            except OSError:
+                os.rmdir(group)
+    return None
+
+
+def out_of_memory():
+    """The kernel's out-of-memory killer takes a rank, and the launcher ends the others: the report says which, and why."""
+    group = memory_group()
+    if group is None:
+        raise LeftOut("no memory control group may be made here")
+    folder = jobs.scratch()
+    source, app, entered = (os.path.join(folder, name) for name in ("greedy.c", "greedy", "entered"))
+    with open(source, "w", encoding="ascii") as file:
+        file.write(GREEDY)
+    subprocess.run([f"mpicc.{MPI}", "-O0", "-o", app, source], check=True)
+    with open(entered, "w", encoding="ascii") as file:  # the launcher and what it starts are in the group, the test is not
+        file.write(f"#!/bin/sh\necho $$ > {group}/cgroup.procs || exit 99\nexec \"$@\"\n")
+    os.chmod(entered, 0o700)
+    directory = os.path.join(jobs.scratch(), "report")
+    try:
+        result = jobs.start([entered, *jobs.launcher(MPI, 3, jobs.rank_environment(True, directory, {"RESIL_LOG": "quiet"})), app], directory, timeout=120)
+        assert result.returncode not in (0, 99), result.text()
+        told = jobs.run_tool("report", directory, "--json")
+        said = " ".join(patience.run([sys.executable, os.path.join(jobs.ROOT, "scripts", "resil"), "report", directory], capture_output=True,
+                                     timeout=60).stdout.decode().split())
+        assert told["ending"]["out_of_memory"] == "1", (said, told["ending"])
+        assert "rank 1 ran out of memory: the kernel's out-of-memory killer has ended processes of this job there" in said, said
+        assert "rank 1 was killed by the out-of-memory killer outside MPI, last call MPI_Allreduce #50" in said, said
+    finally:
+        patience.wait_for(lambda: not open(os.path.join(group, "cgroup.procs"), encoding="ascii").read(), "the job's end", 60)
+        os.rmdir(group)
+
+
 def mixed():
     """One of two ranks without the library: the job ends as it should, and the gap is said, with the remedy."""
     directory = os.path.join(jobs.scratch(), "report")
@@ -333,7 +402,7 @@ def main(build, mpi):
     BUILD, MPI = build, mpi
     jobs.require(f"mpirun.{mpi}")
     checks = [launcher_preloaded, bind_now, default_directory, quiet, mixed, mixed_values, bad_values, unknown_name,
-              below_a_file, read_only, full, two_mpis, not_preloaded_by_name, example_module, merged_reports]
+              below_a_file, read_only, full, two_mpis, not_preloaded_by_name, example_module, merged_reports, out_of_memory]
     named = [(check.__name__.replace("_", " "), check) for check in checks]
     if mpi == "openmpi":
         named += [(check.__name__.replace("_", " "), check) for check in (presence_leaves_pmix_to_mpi, presence_refused,

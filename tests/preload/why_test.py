@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   }
   if (rank == 1 && strcmp(argv[1], "spin") == 0) solve(argv[2]);
   if (rank == 1 && strcmp(argv[1], "fifo") == 0) checkpoint(fifo);
-  if (strcmp(argv[1], "cycle") == 0) MPI_Recv(&sum, 1, MPI_INT, 1 - rank, 7, comm, MPI_STATUS_IGNORE);
+  if (strcmp(argv[1], "cycle") == 0) MPI_Recv(&sum, 1, MPI_INT, 1 - rank, 7, comm, MPI_STATUS_IGNORE); /* cycle */
   if (rank == 0 && strcmp(argv[1], "lose") == 0) MPI_Send(&value, 1, MPI_INT, 1, 77, comm);
   if (rank == 1 && strcmp(argv[1], "lose") == 0) MPI_Recv(&sum, 1, MPI_INT, 0, 77, comm, MPI_STATUS_IGNORE);
   value = rank + 1;
@@ -209,11 +209,25 @@ def gathers_stacks(mpi, place):
     patience.wait_for(lambda: gathered(job, "hang-"), "the stacks", 40)
     found = gathered(job, "hang-")
     assert found["ranks"] == 2 and found["samples"] >= 4 and found["left_out"] == 0, found
+    own = []
     if perf_is_permitted() and not found["unread"]:
         own = [stack["ranks"] for stack in found["stacks"] if any(frame.startswith("app+0x") for frame in stack["frames"])]
         assert sorted(",".join(own).replace("-", ",").split(",")) == ["0", "1"], found
     with open(glob.glob(os.path.join(job.directory, "stacks-*.txt"))[0], encoding="utf-8") as file:
         assert file.read().startswith("Stacks of %d threads of 2 ranks, with hang-" % found["threads"])
+    of = os.path.join(job.directory, found["of"])
+    patience.wait_for(lambda: json.load(open(of, encoding="utf-8")).get("stacks"), "the stacks in the finding", 40)
+    with open(of, encoding="utf-8") as file:
+        finding = json.load(file)
+    assert finding["class"] == "deadlock" and len(finding["ranks"]) == 2 and finding["stacks"]["stacks"] == found["stacks"], finding
+    assert os.path.exists(os.path.join(job.directory, finding["stacks"]["file"])), finding["stacks"]
+    with open(of.replace(".json", ".txt"), encoding="utf-8") as file:
+        text = file.read()
+    assert text.startswith("deadlock (proved), found at ") and "\nStacks of %d threads of 2 ranks, with hang-" % found["threads"] in text, text
+    shown = patience.run([sys.executable, TOOL, "report", job.directory], capture_output=True, timeout=60, env=jobs.clean_environment()).stdout.decode()
+    assert "stacks     %d threads of 2 ranks" % found["threads"] in shown and found["of"].replace(".json", ".txt") in shown, shown
+    if own:
+        assert "main at app.c:%d" % line_of("cycle") in shown, shown
     assert all(process.stat(pid)[0] in "RSD" for pid in job.pids())
     job.job.end()
 

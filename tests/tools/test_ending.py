@@ -111,6 +111,29 @@ class Ending(Case):
         self.assertIn("rank 0 was ended by b?]0;ash with signal 15", out)
         self.assertNotIn("nobody had moved", out)  # 5 s are a program's own
 
+    def test_out_of_memory_by_the_log(self):
+        now = time.time() - 500
+        for rank in range(4):
+            self.ring_of(rank, rank != 1, 5, False, now=now, **({} if rank == 1 else {"term": ("mpirun", 77, 15)}))
+        self.write("hang.log", "%d launch 0123\n%d notice rank 1 has ended without MPI_Finalize; the out-of-memory killer has ended processes on its node\n"
+                   % (now * 1e9, now * 1e9))
+        out = re.sub(r"\s+", " ", self.screen()[1])
+        self.assertIn("rank 1 ended without MPI_Finalize first; rank 1 ran out of memory: the kernel's out-of-memory killer", out)
+        self.assertIn("rank 1 was killed by the out-of-memory killer outside MPI", out)
+        self.assertEqual(json.loads(self.tool("report", "--json", self.directory)[1])["ending"]["out_of_memory"], "1")
+        self.write("hang.log", "%d launch 0123\n%d notice rank 1 has ended without MPI_Finalize\n" % (now * 1e9, now * 1e9))
+        self.assertNotIn("memory", self.screen()[1].split("reports")[0])
+
+    def test_out_of_memory_by_the_kernel(self):
+        up = time.clock_gettime(time.CLOCK_MONOTONIC)
+        log = self.write("kmsg", "4,1,%d,-;greedy invoked oom-killer: gfp_mask=0xcc0\n"
+                         "3,2,%d,-;Memory cgroup out of memory: Killed process 4711 (app) total-vm:1kB\n"
+                         "3,3,%d,-;Out of memory: Killed process 4712 (a) b) total-vm:1kB\n"
+                         "3,4,%d,-;Out of memory: Killed process 4713 (old) total-vm:1kB\n"
+                         "6,5,%d,-;app: Killed process 4714 (x)\n\xff\n" % (up * 1e6, up * 1e6, up * 1e6, (up - 900) * 1e6 if up > 900 else 0, up * 1e6))
+        self.assertEqual(sorted(ending.kernel_kills(time.time() - (500 if up > 900 else up - 3), log)), [4711, 4712])
+        self.assertEqual(ending.kernel_kills(0, log + "-missing"), {})
+
     def test_accusation_of_the_log_is_told(self):
         now = time.time() - 500
         for rank in range(4):

@@ -61,9 +61,35 @@ class Judge(unittest.TestCase):
         self.assertTrue(run("slow", verdict="moving").good())
         self.assertFalse(run("slow", verdict=hang_classes.NEVER, culprits=[1]).good())
 
-    def test_of_two_ranks_either(self):
-        self.assertTrue(run("order", ranks=2, culprits=[0]).rank_right)
-        self.assertTrue(run("order", ranks=2, culprits=[]).rank_right)
+    def test_of_two_ranks_what_can_be_known(self):
+        self.assertTrue(run("order", ranks=2, culprits=[0, 1]).rank_right)
+        self.assertFalse(run("order", ranks=2, culprits=[0]).rank_right)
+        self.assertFalse(run("order", ranks=2, culprits=[]).rank_right)
+        self.assertTrue(run("mismatch", ranks=2, verdict="collective mismatch", culprits=[]).rank_right)
+        self.assertTrue(run("finished", ranks=2, verdict="unmatched message", culprits=[1]).class_right)
+        self.assertFalse(run("finished", ranks=2, verdict=hang_classes.NEVER, detail="finished", culprits=[1]).class_right)
+        self.assertFalse(run("finished", ranks=3, verdict="unmatched message", culprits=[1]).class_right)
+
+    def test_all_of_them_and_no_fewer(self):
+        self.assertFalse(run("pair", culprits=[1]).rank_right)
+        self.assertTrue(run("pair", culprits=[1, 2]).rank_right)
+        self.assertFalse(run("cycle", culprits=[0, 1]).rank_right)
+
+    def test_a_job_that_the_launcher_ended(self):
+        made = run("killed")
+        made.ended = True
+        self.assertFalse(made.good())
+        made.reported = True
+        self.assertTrue(made.good())
+        other = run("computing")
+        other.ended = other.reported = True
+        self.assertFalse(other.good())
+
+    def test_a_sample_has_every_class_with_every_mpi(self):
+        runs = [run(kind, language) for kind, what in hang_classes.KINDS.items() for language in what.languages for _ in range(2)]
+        few = hang_classes.few_of(runs, len(hang_classes.KINDS))
+        self.assertEqual({one.kind for one in few}, set(hang_classes.KINDS))
+        self.assertEqual({one.language for one in few}, {"C", "C++", "Fortran", "Python"})
 
     def test_percentages_have_their_counts(self):
         self.assertEqual(hang_classes.part([True, False, None, True]), "66.7 % (2 of 3)")

@@ -98,16 +98,18 @@ bool Explainer::blame_differing() {
   return true;
 }
 
-/// Those of the core who have not come, unless they are more than those who have: then the few are too early.
-void Explainer::blame_wave() {
+/// Those of the core who have not come, unless they are more than those who have: then the few are too early. False:
+/// of two members that wait for each other nothing tells which one took the wrong path.
+bool Explainer::blame_wave() {
   const Wave& wave = core_.waves[0];
   const uint32_t late = g_.late(*wave.comm, wave.sequence);
   uint32_t missing = 0;
   for (uint32_t i = 0; i < late; ++i) missing += is_in_core(core_, g_.in_order(*wave.comm, i)) ? 1 : 0;
+  if (core_.kind == CoreKind::kCycle && wave.comm->count == 2) return false;
   if (missing <= wave.waiting) {
     for (uint32_t i = 0; i < late; ++i)
       if (const Member& m = g_.in_order(*wave.comm, i); is_in_core(core_, m)) culprit_[m.rank] = 1;
-    return;
+    return true;
   }
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
     if (g_.deadlocked(rank))
@@ -116,6 +118,7 @@ void Explainer::blame_wave() {
         if (p.kind == PartKind::kCollective && p.comm == wave.comm->id && p.sequence == wave.sequence)
           culprit_[rank] = 1;
       });
+  return true;
 }
 
 bool Explainer::blame() {
@@ -146,8 +149,7 @@ bool Explainer::blame() {
         break;
       }
       if (in_wave_ && blame_odd_communicator()) break;
-      if (core_.wave_count == 1) blame_wave();
-      else blame_core();
+      if (core_.wave_count != 1 || !blame_wave()) blame_core();
       if (core_.wave_count > 1 && 2 * core_.waves[0].waiting > core_.count) {  // most are in one: the others are odd
         const Wave& wave = core_.waves[0];
         for (uint32_t rank = 0; rank < g_.ranks(); ++rank)

@@ -25,7 +25,7 @@ class Explainer {
 
  private:
   bool blame();
-  void blame_wave();
+  bool blame_wave();
   bool blame_odd_communicator();
   bool blame_differing();
   void near_misses();

@@ -73,22 +73,38 @@ void read_file(const char* path, char* text, size_t bytes) {
   text[length > 0 ? length : 0] = 0;
 }
 
-/// Value of the line "oom_kill N"; 0: there is none.
+/// Value of the line "oom_kill N"; 0: there is none. Async-signal-safe.
 uint64_t oom_line(const char* path) {
+  constexpr char kKey[] = "oom_kill ";
   char text[1024];
   read_file(path, text, sizeof(text));
-  for (const char* line = text; line != nullptr; line = strchr(line, '\n')) {
-    line += *line == '\n';
-    if (strncmp(line, "oom_kill ", 9) == 0) return strtoull(line + 9, nullptr, 10);
+  for (const char* line = text; *line != 0;) {
+    uint32_t same = 0;
+    while (kKey[same] != 0 && line[same] == kKey[same]) ++same;
+    uint64_t value = 0;
+    for (const char* digit = line + same; kKey[same] == 0 && *digit >= '0' && *digit <= '9'; ++digit)
+      value = 10 * value + static_cast<uint64_t>(*digit - '0');
+    if (kKey[same] == 0) return value;
+    while (*line != 0 && *line++ != '\n') {}
   }
   return 0;
 }
+
+/// This process's own groups, for who cannot ask for them any more.
+struct OomFile {
+  char path[600];
+  uint64_t before;
+};
+OomFile oom_files[2];
+uint32_t oom_file_count;
 
 }  // namespace
 
 // Slurm has a group for each task below that of the job, and a parent counts its children's.
 uint64_t oom_kills(const char* groups, const char* root) {
   char text[4096], path[4600];
+  const bool own = oom_file_count == 0 && strcmp(groups, "/proc/self/cgroup") == 0;
+  uint32_t files = 0;
   read_file(groups, text, sizeof(text));
   uint64_t most = 0;
   for (char* line = text; line != nullptr && *line != 0;) {
@@ -102,9 +118,24 @@ uint64_t oom_kills(const char* groups, const char* root) {
       snprintf(path, sizeof(path), "%s%s/memory.events", root, group + 1);
     else if (group != nullptr && strncmp(controllers, ":memory:", 8) == 0)
       snprintf(path, sizeof(path), "%s/memory%s/memory.oom_control", root, group + 1);
-    if (const uint64_t kills = path[0] != 0 ? oom_line(path) : 0; kills > most) most = kills;
+    const uint64_t kills = path[0] != 0 ? oom_line(path) : 0;
+    if (kills > most) most = kills;
+    if (own && path[0] != 0 && files < 2 && strlen(path) < sizeof(oom_files[0].path)) {
+      strcpy(oom_files[files].path, path);
+      oom_files[files++].before = kills;
+    }
     line = end != nullptr ? end + 1 : nullptr;
   }
+  if (own) __atomic_store_n(&oom_file_count, files, __ATOMIC_RELEASE);
+  return most;
+}
+
+uint64_t oom_kills_since() {
+  uint64_t most = 0;
+  const uint32_t files = __atomic_load_n(&oom_file_count, __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < files; ++i)
+    if (const uint64_t now = oom_line(oom_files[i].path); now > oom_files[i].before && now - oom_files[i].before > most)
+      most = now - oom_files[i].before;
   return most;
 }
 

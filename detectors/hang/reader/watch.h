@@ -60,6 +60,8 @@ bool works_in_kernel(const Watched& watched, Tracked& rank, double now);
 /// How many processes the kernel's out-of-memory killer has ended in this process's control group and those below it; 0
 /// where it does not say so. `groups`: /proc/self/cgroup, `root`: where control groups are mounted. System calls.
 uint64_t oom_kills(const char* groups = "/proc/self/cgroup", const char* root = "/sys/fs/cgroup");
+/// The same of this process's own groups since the first call of oom_kills; 0 before it. Async-signal-safe.
+uint64_t oom_kills_since();
 /// How often the function that the rank is in, or was in last, has been called before by its first thread.
 uint64_t familiar(const Watched& watched);
 

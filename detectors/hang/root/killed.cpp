@@ -8,11 +8,16 @@
 
 #include <cerrno>
 
+#include "detectors/hang/reader/watch.h"
+#include "detectors/hang/slots/layout.h"
 #include "shim/call/runtime.h"
+#include "shim/ring/segment.h"
 
 namespace resil::hang {
 
 namespace {
+
+ControlBlock* control;  ///< own; null: there are no slots
 
 /// "/proc/NUMBER/comm" without stdio.
 void comm_path(int pid, char* path) {
@@ -38,6 +43,7 @@ void note_and_die(int number, siginfo_t* info, void*) {
       if (fd >= 0) close(fd);
       for (ssize_t i = 0; i < length && name[i] != '\n'; ++i) header.term_sender[i] = name[i];
     }
+    if (control != nullptr) control->oom_kills = oom_kills_since();
     __atomic_store_n(&header.term_ticks, ticks(), __ATOMIC_RELEASE);
   }
   // The default action, as if nobody had been here: it comes when the handler returns.
@@ -48,6 +54,8 @@ void note_and_die(int number, siginfo_t* info, void*) {
 }  // namespace
 
 void killed_install() {
+  unsigned long bytes = 0;
+  control = static_cast<ControlBlock*>(segment_section("hang", &bytes));
   struct sigaction before;
   if (sigaction(SIGTERM, nullptr, &before) != 0 || (before.sa_flags & SA_SIGINFO) || before.sa_handler != SIG_DFL)
     return;

@@ -552,9 +552,9 @@ Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, co
 
 Ask root_refused(Root& root) {
   switch (root.phase) {
+    case Phase::kStacking: write_stacks(root, nullptr, 0); return next_round(root);
     case Phase::kReading:
-    case Phase::kProbing:
-    case Phase::kStacking: return next_round(root);
+    case Phase::kProbing: return next_round(root);
     case Phase::kCounting:
     case Phase::kConfirming: return decide(root);
     case Phase::kSearching: return tell(root);

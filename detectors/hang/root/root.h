@@ -113,6 +113,7 @@ struct Root {
   bool ending;  ///< after the collectives the unmatched messages, and no more
   StacksQuestion stacks_question;
   bool stacks;  ///< RESIL_HANG_STACKS
+  uint32_t stacks_tries;  ///< of these
   char stacks_of[64];  ///< which finding or answer they belong to
   bool traced, suspected, abort_wanted;
   bool aborts;  ///< RESIL_HANG=abort

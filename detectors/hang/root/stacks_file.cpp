@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "detectors/hang/verdict/format.h"
@@ -17,6 +18,7 @@ namespace resil::hang {
 namespace {
 
 constexpr uint32_t kMostFiles = 64, kMostEntries = 512, kMostLines = 600, kMostDepth = 40;
+constexpr uint32_t kMostTries = 3;
 constexpr uint64_t kThreadsOfARank = 16;  ///< expected at most, for the number of samples
 
 JsonWriter writer;  // one thread
@@ -123,17 +125,14 @@ void write_text(const Root& root, Stacks& stacks, const StacksHead& head) {
   for (uint32_t i = 0; i < stacks.count && count < kMostEntries; ++i) all[count++] = static_cast<uint16_t>(i);
   write_branch(stacks, all, count, 0, ~0u);
   write_steady(stacks, root.stacks_question.samples);
-  if (head.unread != 0) dprintf(stacks.file, "\nNot readable: %u threads\n", head.unread);
+  if (head.unread != 0)
+    dprintf(stacks.file,
+            "\nNot readable: %u threads, which did not run while they were sampled, or the kernel refused\n",
+            head.unread);
   if (head.left_out != 0) dprintf(stacks.file, "\nLeft out: %u ranks\n", head.left_out);
 }
 
-void write_json(const Root& root, const Stacks& stacks, const StacksHead& head, int fd) {
-  writer.restart(fd, false);
-  writer.begin_object();
-  writer.integer("schema_version", 1);
-  writer.text("launch", runtime.launch_key);
-  writer.integer("time_ns", static_cast<int64_t>(realtime_ns()));
-  writer.text("of", root.stacks_of);
+void write_members(const Root& root, const Stacks& stacks, const StacksHead& head) {
   writer.integer("ranks", head.ranks);
   writer.integer("threads", head.threads);
   writer.integer("unread", head.unread);
@@ -163,8 +162,72 @@ void write_json(const Root& root, const Stacks& stacks, const StacksHead& head, 
     writer.end_object();
   }
   writer.end_array();
+}
+
+void write_json(const Root& root, const Stacks& stacks, const StacksHead& head, int fd) {
+  writer.restart(fd, false);
+  writer.begin_object();
+  writer.integer("schema_version", 1);
+  writer.text("launch", runtime.launch_key);
+  writer.integer("time_ns", static_cast<int64_t>(realtime_ns()));
+  writer.text("of", root.stacks_of);
+  write_members(root, stacks, head);
   writer.end_object();
   writer.finish();
+}
+
+/// All of a JSON file but its last bracket, to `to`. False: it is not there, or not what was written.
+bool copy_open(const char* path, int to) {
+  static char bytes[65536];  // one thread
+  const int from = own_file_read(path);
+  if (from < 0) return false;
+  struct stat status = {};
+  char tail[8] = "";
+  off_t left = fstat(from, &status) == 0 ? status.st_size - static_cast<off_t>(sizeof(tail)) : -1;
+  bool good = left > 0 && pread(from, tail, sizeof(tail), left) == sizeof(tail);
+  uint32_t bracket = sizeof(tail);
+  while (good && bracket > 0 && tail[bracket - 1] != '}') --bracket;
+  good = good && bracket > 0;
+  left += bracket - 1;
+  while (good && left > 0) {
+    const ssize_t got =
+        read(from, bytes, static_cast<size_t>(left) < sizeof(bytes) ? static_cast<size_t>(left) : sizeof(bytes));
+    good = got > 0 && write(to, bytes, static_cast<size_t>(got)) == got;
+    left -= got;
+  }
+  close(from);
+  return good;
+}
+
+/// hang-N or why-N itself: the tree behind its text, and member `stacks` in its JSON, which takes the place of the one
+/// before. Who has read that one has all but the stacks.
+void add_to_owner(const Root& root, Stacks& stacks, const StacksHead& head, const char* file) {
+  char path[1300];
+  const int length = static_cast<int>(strcspn(root.stacks_of, "."));
+  if (root.stacks_of[length] == 0) return;  // of a notice, which has no file
+  snprintf(path, sizeof(path), "%s/%.*s.txt", runtime.directory, length, root.stacks_of);
+  if (own_file_exists(path))
+    if (const int fd = own_file_append(path, 0666); fd >= 0) {
+      stacks.file = fd;
+      stacks.lines = kMostLines;
+      dprintf(fd, "\n");
+      write_text(root, stacks, head);
+      close(fd);
+    }
+  OwnFile json;
+  snprintf(path, sizeof(path), "%s/%s", runtime.directory, root.stacks_of);
+  if (!own_file_exists(path) || !own_file_begin(&json, path, 0666)) return;
+  bool good = copy_open(path, json.fd) && dprintf(json.fd, ", \"stacks\": ") > 0;
+  if (good) {
+    writer.restart(json.fd, false);
+    writer.begin_object();
+    writer.text("file", file);
+    write_members(root, stacks, head);
+    writer.end_object();
+    good = writer.finish() && dprintf(json.fd, "}\n") > 0 && (fsync(json.fd) == 0 || errno == EINVAL);
+  }
+  if (good) own_file_commit(&json);
+  else own_file_drop(&json);
 }
 
 }  // namespace
@@ -174,6 +237,7 @@ void want_stacks(Root& root, const char* of) {
   const char* slash = strrchr(of, '/');
   snprintf(root.stacks_of, sizeof(root.stacks_of), "%s", slash != nullptr ? slash + 1 : of);
   root.stacks_due = true;
+  root.stacks_tries = 0;
 }
 
 uint32_t stacks_question(Root& root) {
@@ -185,12 +249,17 @@ uint32_t stacks_question(Root& root) {
   return sizeof(question);
 }
 
-void write_stacks(const Root& root, const void* merged, uint32_t bytes) {
+void write_stacks(Root& root, const void* merged, uint32_t bytes) {
   static Stacks stacks;
-  StacksHead head;
+  StacksHead head = {};
   char path[1300];
-  if (bytes < sizeof(head) || runtime.directory[0] == 0) return;
-  memcpy(&head, merged, sizeof(head));
+  if (runtime.directory[0] == 0) return;
+  if (bytes >= sizeof(head)) memcpy(&head, merged, sizeof(head));
+  if ((head.ranks == 0 || 2 * head.unread >= head.ranks) && ++root.stacks_tries < kMostTries && !root.aborts) {
+    root.stacks_due = true;
+    return;
+  }
+  if (bytes < sizeof(head)) return;
   stacks.count = 0;
   for (uint32_t at = sizeof(head);
        stacks.count < kMostEntries && next_stack(merged, bytes, &at, &stacks.all[stacks.count]);)
@@ -215,6 +284,8 @@ void write_stacks(const Root& root, const void* merged, uint32_t bytes) {
   write_json(root, stacks, head, json.fd);
   if (writer.error() != 0) own_file_drop(&json);
   else own_file_commit(&json);
+  snprintf(path, sizeof(path), "stacks-%u.json", number);
+  add_to_owner(root, stacks, head, path);
 }
 
 }  // namespace resil::hang

@@ -12,6 +12,8 @@ namespace resil::hang {
 void want_stacks(Root& root, const char* of);
 /// Fills Root::stacks_question; its bytes.
 uint32_t stacks_question(Root& root);
-void write_stacks(const Root& root, const void* merged, uint32_t bytes);
+/// To files; or nothing yet, and Root::stacks_due once more: on a crowded machine a thread that is ready to run, but
+/// does not while it is sampled, cannot be read.
+void write_stacks(Root& root, const void* merged, uint32_t bytes);
 
 }  // namespace resil::hang

@@ -230,13 +230,16 @@ struct ControlBlock {
   uint32_t answered;  ///< futex word: `asked` as it was before the last such look
   uint32_t ender;  ///< who asked last: world rank + 1, and kByLibrary
   uint64_t why;  ///< written by `resil why` from outside, in any rank: the number of its question; 0: none yet
+  uint64_t oom_kills;  ///< written by a rank that somebody ends: processes of its control group that the out-of-memory
+                       ///< killer has ended since the job began, as far as this rank knows its group
   alignas(64) uint64_t heartbeat;  ///< goes up with every step of the leader's loop
   uint64_t leader_start;  ///< start time of its process, with `leader_pid`
   int32_t leader_pid;
   uint32_t reported;  ///< findings of this job so far, so that a new leader numbers on
   alignas(64) uint64_t seen[8];  ///< signatures of the last findings: a new leader does not say them again
 };
-static_assert(sizeof(ControlBlock) == 192 && offsetof(ControlBlock, why) == 32);  // resil_tool/why.py writes there
+static_assert(sizeof(ControlBlock) == 192 && offsetof(ControlBlock, why) == 32 &&  // resil_tool/why.py writes there
+              offsetof(ControlBlock, oom_kills) == 40);  // resil_tool/attach.py reads it
 constexpr uint32_t kByLibrary = 1u << 31;  ///< ControlBlock::ender: the MPI library ends the job
 
 struct Section {
