@@ -17,6 +17,7 @@
 #include "shim/base/digest/digest.h"
 #include "shim/base/own_stack.h"
 #include "shim/call/attach.h"
+#include "shim/call/inside_mpi.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
@@ -43,20 +44,6 @@ Policy policy_of(int policy) {
          : config_has("RESIL_ON_MISMATCH", "log") ? Policy::kContinue
                                                   : Policy::kAbort;
 }
-
-/// MPI calls of resil's own, as inside a call of the program's; see resil_drain.
-class InsideMpi {
- public:
-  explicit InsideMpi(Thread& thread) : thread_(thread) {
-    thread_.depth = 1;
-    thread_.outer_frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
-  }
-  ~InsideMpi() { thread_.depth = 0; }
-  InsideMpi(const InsideMpi&) = delete;
-
- private:
-  Thread& thread_;
-};
 
 /// Everything about one call of run_twice.
 struct Attempt {

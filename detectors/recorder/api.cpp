@@ -8,6 +8,7 @@
 #include "shim/base/bit_cast.h"
 #include "shim/base/version.h"
 #include "shim/call/attach.h"
+#include "shim/call/inside_mpi.h"
 #include "shim/call/registry.h"
 #include "shim/call/thread.h"
 
@@ -32,13 +33,10 @@ int resil_drain() {
   resil::Thread* thread = resil::current_thread;
   if (thread == nullptr || thread->disabled || thread->depth != 0 || !resil::runtime_has_world())
     return 0;  // no MPI here and now: nothing was received by this thread, or a callback of MPI's is calling
-  // What the modules call is MPI's own to the wrappers, as inside a call.
-  thread->depth = 1;
-  thread->outer_frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  resil::InsideMpi inside(*thread);
   uint64_t unverified = 0;
   for (const resil::Module* module : resil::enabled_modules())
     if (module->drain != nullptr) unverified += module->drain();
-  thread->depth = 0;
   return unverified < INT_MAX ? static_cast<int>(unverified) : INT_MAX;
 }
 

@@ -25,6 +25,8 @@
 #define RESIL_HAVE_DLSYM_ 1
 #endif
 
+struct resil_spr_replicas;
+
 struct resil_api_ {
   int looked_up;
   void (*step)(const char*);
@@ -38,6 +40,14 @@ struct resil_api_ {
   int (*unprotect)(const char*);
   int (*run_twice)(const char*, void (*)(void*), void*, int);
   int64_t (*mismatches)(void);
+  int (*spr_create)(const char*, const int*, int);
+  void (*spr_destroy)(int);
+  int (*spr_field)(int, const char*, void*, size_t, size_t, int);
+  int (*spr_select)(int, int64_t, int64_t, const int64_t*, const int*, const int*, int, const int*);
+  void (*spr_begin)(int, int64_t, int64_t, int64_t, uint64_t);
+  int64_t (*spr_end)(int, uint64_t, int (*)(void*, const struct resil_spr_replicas*), void*, int);
+  void (*spr_rollback)(int, int (*)(void*, int64_t), void*);
+  int (*spr_copy)(int, struct resil_spr_replicas*);
 };
 
 static inline void resil_find_(const char* name, void* function) {
@@ -59,6 +69,14 @@ static inline const struct resil_api_* resil_api_(void) {
     resil_find_("resil_unprotect", &api.unprotect);
     resil_find_("resil_run_twice", &api.run_twice);
     resil_find_("resil_mismatches", &api.mismatches);
+    resil_find_("resil_spr_create", &api.spr_create);
+    resil_find_("resil_spr_destroy", &api.spr_destroy);
+    resil_find_("resil_spr_field", &api.spr_field);
+    resil_find_("resil_spr_select", &api.spr_select);
+    resil_find_("resil_spr_begin", &api.spr_begin);
+    resil_find_("resil_spr_end", &api.spr_end);
+    resil_find_("resil_spr_rollback", &api.spr_rollback);
+    resil_find_("resil_spr_copy", &api.spr_copy);
     __atomic_store_n(&api.looked_up, 1, __ATOMIC_RELEASE);
   }
   return &api;
@@ -137,5 +155,90 @@ static inline int resil_run_twice(const char* step, void (*run)(void*), void* ar
 
 /* Double runs so far whose results differed. */
 static inline int64_t resil_mismatches(void) { return resil_api_()->mismatches ? resil_api_()->mismatches() : 0; }
+
+/* Selective particle replication (docs/SPR.md): some particles of each rank are computed once more, by the program's
+ * own kernel, on the next rank, and compared bit for bit. Off unless RESIL_SPR is set: then, and without resil,
+ * resil_spr_create returns -1, and with a handle of -1 the others are a compare. All members call select, begin and end
+ * together, in the same order, like collectives; one thread at a time in one set. */
+
+/* What a kernel for replicas is given: the particles of rank `rank`, packed. It computes the first `count`; their
+ * neighbours are neighbour[offset[i]] to neighbour[offset[i + 1] - 1], from 0 on, in the order of the program's own
+ * list. field[n] is the array of the field with the number n (as resil_spr_field returned it), without gaps, for all
+ * `particles`. */
+struct resil_spr_replicas {
+  int rank, count, particles, fields;
+  const int* offset;
+  const int* neighbour;
+  const int64_t* id;
+  void* const* field;
+};
+
+/* Computes what resil_spr_end names as results, from the fields, in the order of the program's own kernel. Neither MPI
+ * nor anything that differs between ranks. Not 0: it cannot. */
+typedef int (*resil_spr_kernel)(void* argument, const struct resil_spr_replicas* replicas);
+
+enum {
+  RESIL_SPR_DOUBLE = 1, /* the field is of 64-bit floating point numbers: RESIL_SPR_BITS low bits of each may differ */
+  RESIL_SPR_FLOAT = 2, /* the same with 32-bit ones; without either it is compared byte by byte */
+  RESIL_SPR_ID = 4, /* 8 or 4 bytes that a particle keeps for its life, on all ranks; one field of a set */
+  RESIL_SPR_MAY_CHANGE = 8 /* the program changes it while kernels run: not compared with what was sent */
+};
+
+#define RESIL_SPR_BIT(field) ((field) >= 0 ? (uint64_t)1 << (field) : (uint64_t)0)
+
+/* A set of particles; a handle, or -1. `members`: world ranks that have some, in the same order on all of them; NULL:
+ * all ranks of MPI_COMM_WORLD. At most 4 at a time. */
+static inline int resil_spr_create(const char* name, const int* members, int count) {
+  return resil_api_()->spr_create ? resil_api_()->spr_create(name, members, count) : -1;
+}
+
+static inline void resil_spr_destroy(int set) {
+  if (set >= 0 && resil_api_()->spr_destroy) resil_api_()->spr_destroy(set);
+}
+
+/* Declares an array with `bytes` for each particle, `stride` bytes from one to the next, local particles first. Again
+ * with the same name: it has moved. The same fields in the same order on all ranks. Returns its number, or -1: device
+ * memory, or more than 43. */
+static inline int resil_spr_field(int set, const char* name, void* data, size_t bytes, size_t stride, int flags) {
+  return set >= 0 && resil_api_()->spr_field ? resil_api_()->spr_field(set, name, data, bytes, stride, flags) : -1;
+}
+
+/* Selects, from the neighbour lists of the `local` particles; behind them lie copies of other ranks', `total` in all.
+ * Neighbours of i: neighbour[offset[i]] and so on, count[i] of them, or with `count` NULL up to offset[i + 1]; offsets
+ * from 0 on, neighbours from `base` on. `owner`: world ranks of the copies, for RESIL_SPR=hashed; else NULL. After each
+ * change of the lists. Nothing given is kept. Returns how many replicas this rank's particles have. */
+static inline int resil_spr_select(int set, int64_t local, int64_t total, const int64_t* offset, const int* count,
+                                   const int* neighbour, int base, const int* owner) {
+  return set >= 0 && resil_api_()->spr_select
+             ? resil_api_()->spr_select(set, local, total, offset, count, neighbour, base, owner)
+             : 0;
+}
+
+/* Before a kernel: sends the fields (bits of their numbers) that have changed since they were last sent, and whatever
+ * the kernel reads after a selection. From here on the program leaves fields that were sent as they are, until they are
+ * results of a kernel or named here again. */
+static inline void resil_spr_begin(int set, int64_t step, int64_t local, int64_t total, uint64_t fields) {
+  if (set >= 0 && resil_api_()->spr_begin) resil_api_()->spr_begin(set, step, local, total, fields);
+}
+
+/* After the program's own kernel has computed `results`: computes the replicas of the rank before and compares this
+ * rank's own. Returns how many particles differ; `policy` says what else happens (RESIL_POLICY_...). -1: the hook of
+ * resil_spr_rollback was called on all ranks, and the program goes on from what it has restored, with a new selection.
+ */
+static inline int64_t resil_spr_end(int set, uint64_t results, resil_spr_kernel kernel, void* argument, int policy) {
+  return set >= 0 && resil_api_()->spr_end ? resil_api_()->spr_end(set, results, kernel, argument, policy) : 0;
+}
+
+/* For RESIL_POLICY_RETRY: restores a checkpoint; called on all members, outside MPI, with the step in which some rank's
+ * particles differed. It may call MPI. Not 0: it cannot, and the job ends with exit status 90. */
+static inline void resil_spr_rollback(int set, int (*hook)(void* argument, int64_t step), void* argument) {
+  if (set >= 0 && resil_api_()->spr_rollback) resil_api_()->spr_rollback(set, hook, argument);
+}
+
+/* All particles of the rank before, as they were last sent: for a program that goes on after that rank has died. Valid
+ * until the next call for this set. 1: they are not here. */
+static inline int resil_spr_copy(int set, struct resil_spr_replicas* copy) {
+  return set >= 0 && resil_api_()->spr_copy ? resil_api_()->spr_copy(set, copy) : 1;
+}
 
 #endif
