@@ -61,7 +61,10 @@ def traffic(case, messages, *modes, uncovered=None):
             raise LeftOut("MPICH 3.4.1 tells a message that is too long in MPI_Irecv already")
         for env in modes:
             total = books(run(["late", case], env))
-            assert total["uncovered"] == (uncovered or {}), total
+            if jobs.before_mpi4(MPI):  # whether MPICH 3.4.1 completes receives before their communicator is gone depends on time
+                assert set(total["uncovered"]) <= set(uncovered or {}), total
+            else:
+                assert total["uncovered"] == (uncovered or {}), total
             assert total["messages_total"] == messages and total["unverified"] == 0, total
             assert total["timeouts"] == 0 and total["deferred"] == 0, f"somebody waited in vain: {total}"
     return check
