@@ -68,7 +68,7 @@ def place_of(cell, system):
 def record(cell, system, folder):
     """The recording, the program and what its run printed, kept in the folder."""
     place, kept = place_of(cell, system), family(cell, folder)
-    system.run(f"mpicc.{cell.mpi}", "-std=gnu11", "-w", "-O1", "-g", "-o", f"{place}/replay", f"{system.source}/tests/mpi/replay.c")
+    system.compile(f"mpicc.{cell.mpi}", "-std=gnu11", "-w", "-O1", "-g", "-o", f"{place}/replay", f"{system.source}/tests/mpi/replay.c")
     out, _ = job(cell, system, 2, [f"{place}/replay", *PROGRAM], RESIL_MODE="record", RESIL_RECORD=f"{place}/recording")
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(system.outside(f"{place}/recording"), os.path.join(kept, "recording"))

@@ -76,6 +76,9 @@ class Emulated(System):
     def here(self, *words, **options):
         return subprocess.run(["nice", *words], env=self.environment_of(words[0] == "ninja"), check=options.pop("check", True), **options)
 
+    def compile(self, *words):
+        self.here(*words)
+
     def run(self, *words, **options):
         """In the root."""
         environment = {**self.environment_of(), "IN_ROOT_WRITES": "1", **options.pop("env", {})}

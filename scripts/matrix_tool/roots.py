@@ -94,6 +94,10 @@ class System:
     def built(self, *words):
         return self.outside(os.path.join(self.build, *words))
 
+    def compile(self, *words):
+        """With the cell's compilers."""
+        self.run(*words)
+
     def configure(self):
         setup = ["meson", "setup", self.build, self.source]
         if os.path.exists(self.built("build.ninja")):
