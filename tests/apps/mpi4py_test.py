@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports, transparent  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 
 PYTHON = "/usr/bin/python3"  # Debian's, which has Debian's mpi4py
 PROGRAMS = os.path.join(jobs.ROOT, "tests", "mpi4py")
@@ -31,13 +31,15 @@ MODES = {"p2p": ("watch", "checksum", "strict")}
 
 
 def check(name):
+    if name == "threads" and jobs.openmpi_version() >= (6,):
+        raise LeftOut("Open MPI 6.0.0rc2 hangs in it natively in many runs: docs/PLATFORMS.md")
     options = ["--oversubscribe"] if name == "spawn" else []
     command = [PYTHON, os.path.join(PROGRAMS, name + ".py")]
     if name == "rma_io":
         command.append(os.path.join(jobs.scratch(), "file"))
     _, preloaded, ranks = transparent.run_both("openmpi", 2, command, options=options, coverage=COVERAGE[name],
                                                modes=MODES.get(name, ("watch", "checksum")),
-                                               env={"PYTHONDONTWRITEBYTECODE": "1"})
+                                               env={"PYTHONDONTWRITEBYTECODE": "1"}, spawns=name == "spawn")
     counts = reports.counts(ranks[0])
     for call, number in CALLS[name].items():
         assert counts.get(call) == number, f"{call}: {counts.get(call)} counted, {number} made"
