@@ -56,6 +56,11 @@ bool came(Thread& thread, Set& set, Messages& messages, int rank) {
   return false;
 }
 
+void forget_selection(Set& set) {
+  set.out = set.in = false;
+  for (uint32_t i = 0; i < set.field_count; ++i) set.fields[i].sent = false;
+}
+
 /// Why our particles cannot be sent as they are now.
 Why look_at_own(Set& set, int64_t local, int64_t total) {
   if (local != set.local || total != set.total) return Why::kCounts;
@@ -267,8 +272,7 @@ int64_t go_back(Thread& thread, Set& set, int64_t found) {
     add_note_format(text::rollback_in_vain, set.name);
     stop(thread);
   }
-  set.out = set.in = false;  // what was sent is of a state that is gone
-  for (uint32_t i = 0; i < set.field_count; ++i) set.fields[i].sent = false;
+  forget_selection(set);  // what was sent is of a state that is gone
   return -1;
 }
 
@@ -278,6 +282,33 @@ int64_t act(Thread& thread, Set& set, int64_t found, int policy) {
   if (found == 0 || wanted == kContinue) return found;
   if (wanted == kRetry) add_note(text::no_rollback);
   stop(thread);
+}
+
+/// Nothing is sent: the fields named are kept here as they are, of this rank's own particles, and compared in `end`.
+void guard(Set& set, int64_t local, uint64_t fields) {
+  forget_selection(set);
+  set.local = set.total = local;
+  const auto particles = static_cast<size_t>(local);
+  Packed& own = set.own;
+  own.replicas = own.particles = 0;
+  own.entries = 0;
+  bool room = local >= 0 && local < INT32_MAX && own.index.reserve(particles) && own.id.reserve(particles);
+  each_field(set, fields, [&](Field& field) {
+    room = room && field.data != nullptr && field.copy.reserve(field.bytes * particles);
+  });
+  if (!room) {
+    uncovered(set, Why::kMemory);
+    return;
+  }
+  own.particles = static_cast<int>(local);
+  for (size_t i = 0; i < particles; ++i) {
+    own.index[i] = static_cast<int>(i);
+    own.id[i] = set.id_field >= 0 ? id_of(set.fields[set.id_field], static_cast<int64_t>(i)) : static_cast<int64_t>(i);
+  }
+  each_field(set, fields, [&](Field& field) {
+    pack_field(own, field.data, field.bytes, field.stride, field.copy.data());
+    field.sent = true;
+  });
 }
 
 }  // namespace
@@ -292,6 +323,14 @@ void phase_begin(Thread& thread, Set& set, int64_t step, int64_t local, int64_t 
   set.named = fields & (set.field_count < 64 ? (uint64_t{1} << set.field_count) - 1 : ~uint64_t{0});
   ++set.phase;
   ++set.counters.phases;
+  set.guarded = total < 0;
+  if (set.guarded) {
+    const uint64_t begin = monotonic_ns();
+    if (!set.sends.over()) uncovered(set, Why::kPartner);  // MPI reads the copies still
+    else if (settings.inputs) guard(set, local, set.named);
+    set.counters.begin_ns += monotonic_ns() - begin;
+    return;
+  }
   set.phase_in = set.in;
   set.phase_out = set.out;
   if (!set.in && !set.out) {
@@ -312,6 +351,11 @@ int64_t phase_end(Thread& thread, Set& set, uint64_t results, Kernel kernel, voi
     return 0;
   }
   set.open = false;
+  if (set.guarded) {
+    const int64_t found = compare(set, results, false);
+    for (uint32_t i = 0; i < set.field_count; ++i) set.fields[i].sent = false;
+    return act(thread, set, found, policy);
+  }
   if (kernel == nullptr) results = 0;
   if (set.phase_in) {
     Why there;

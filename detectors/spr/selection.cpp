@@ -38,17 +38,7 @@ bool take_ids(Set& set, const Lists& lists, const int64_t** ids) {
   if (set.id_field < 0) return true;
   const Field& field = set.fields[set.id_field];
   if (field.data == nullptr || !set.ids.reserve(static_cast<size_t>(lists.total))) return false;
-  for (int64_t i = 0; i < lists.total; ++i) {
-    const char* const at = field.data + static_cast<size_t>(i) * field.stride;
-    int32_t narrow;
-    int64_t& id = set.ids[static_cast<size_t>(i)];
-    if (field.bytes == 8) {
-      memcpy(&id, at, 8);
-    } else {
-      memcpy(&narrow, at, 4);
-      id = narrow;
-    }
-  }
+  for (int64_t i = 0; i < lists.total; ++i) set.ids[static_cast<size_t>(i)] = id_of(field, i);
   *ids = set.ids.data();
   return true;
 }

@@ -215,22 +215,26 @@ void break_set(Set& set, Why why) {
   set.out = set.in = false;
 }
 
+int64_t id_of(const Field& field, int64_t particle) {
+  const char* const at = field.data + static_cast<size_t>(particle) * field.stride;
+  int64_t id;
+  int32_t narrow;
+  if (field.bytes == 8) {
+    memcpy(&id, at, 8);
+    return id;
+  }
+  memcpy(&narrow, at, 4);
+  return narrow;
+}
+
 bool ids_hold(const Set& set) {
   if (set.id_field < 0) return true;
   const Field& field = set.fields[set.id_field];
   if (field.data == nullptr) return false;
   bool hold = true;
   for (int i = 0; i < set.own.replicas; ++i) {
-    const char* const at = field.data + static_cast<size_t>(set.own.index[static_cast<size_t>(i)]) * field.stride;
-    int64_t id;
-    int32_t narrow;
-    if (field.bytes == 8) {
-      memcpy(&id, at, 8);
-    } else {
-      memcpy(&narrow, at, 4);
-      id = narrow;
-    }
-    hold &= id == set.own.id[static_cast<size_t>(i)];
+    const auto at = static_cast<size_t>(i);
+    hold &= id_of(field, set.own.index[at]) == set.own.id[at];
   }
   return hold;
 }

@@ -106,7 +106,7 @@ struct Set {
   Why broken;  ///< for good: ranks that do not agree, or do not answer
 
   // Phase.
-  bool open;
+  bool open, guarded;
   uint64_t phase, named;
   int64_t step;
   bool data_in;  ///< of this phase: the rank before sends
@@ -147,6 +147,8 @@ bool set_copy(Set& set, resil_spr_replicas* copy);
 
 // Within the module.
 Head make_head(const Set& set, Why why);
+/// Of a particle, as the program has it.
+int64_t id_of(const Field& field, int64_t particle);
 const char* reason_name(Why why);
 void uncovered(Set& set, Why why);
 void break_set(Set& set, Why why);

@@ -357,7 +357,8 @@ contains
       int(local, c_int64_t), int(total, c_int64_t), c_loc(offset), c_loc(counts), c_loc(neighbour), 1_c_int, owners))
   end function
 
-  !> Before a kernel: sends the fields (resil_spr_bit) that have changed since they were last sent.
+  !> Before a kernel: sends the fields (resil_spr_bit) that have changed since they were last sent. total = -1: around
+  !> what is no kernel, see resil.h.
   subroutine resil_spr_begin(set, step, local, total, fields)
     integer, intent(in) :: set, step, local, total
     integer(c_int64_t), intent(in) :: fields

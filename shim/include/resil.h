@@ -216,7 +216,9 @@ static inline int resil_spr_select(int set, int64_t local, int64_t total, const 
 
 /* Before a kernel: sends the fields (bits of their numbers) that have changed since they were last sent, and whatever
  * the kernel reads after a selection. From here on the program leaves fields that were sent as they are, until they are
- * results of a kernel or named here again. */
+ * results of a kernel or named here again. `total` -1, on all members: around what changes none of the fields and is no
+ * kernel (a search for neighbours, a long wait): nothing is sent, resil_spr_end(set, 0, NULL, NULL, policy) compares
+ * them with what they were, and the next kernel needs a selection. */
 static inline void resil_spr_begin(int set, int64_t step, int64_t local, int64_t total, uint64_t fields) {
   if (set >= 0 && resil_api_()->spr_begin) resil_api_()->spr_begin(set, step, local, total, fields);
 }

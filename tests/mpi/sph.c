@@ -295,6 +295,7 @@ static void search(const struct node* node, const double* at, double reach, int 
 
 static void find_neighbours(int begin) {
   listed = 0;
+  resil_spr_begin(set, step_number, local, -1, BIT(X) | BIT(M) | BIT(H) | BIT(W) | BIT(V) | BIT(U) | BIT(UP));
   own_kernel = 1;
   for (int i = 0; i < local; i++) {
     first[i] = listed;
@@ -309,6 +310,7 @@ static void find_neighbours(int begin) {
     worked(6);
   }
   own_kernel = 0;
+  found += resil_spr_end(set, 0, NULL, NULL, RESIL_POLICY_CONTINUE);
   first[local] = listed;
   for (int i = 0; i < all; i++) number[i] = i >= begin && i < begin + local ? i - begin : -1;
   total = local;

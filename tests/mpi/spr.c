@@ -121,6 +121,13 @@ static int restore(void* argument, int64_t step) {
   return is("rollback_fails");
 }
 
+/* Around what is no kernel: the cells are compared with what they were. */
+static int64_t guarded(int step, int policy) {
+  resil_spr_begin(set, step, kLocal, -1, RESIL_SPR_BIT(field_u));
+  flip(step, "input", u);
+  return resil_spr_end(set, 0, NULL, NULL, policy);
+}
+
 static int64_t run_step(int step, int policy) {
   uint64_t named = RESIL_SPR_BIT(field_u);
   int odd = rank == size - 1 && step == 2; /* who does something else, in scenes that are wrong */
@@ -206,6 +213,7 @@ int main(int argc, char** argv) {
       resil_spr_end(set, 0, NULL, NULL, policy);
       break;
     }
+    if (is("guard")) found += guarded(step, policy), replicas = select_cells();
     int64_t here = run_step(step, policy);
     if (here < 0) {
       step = restored_step - 1;

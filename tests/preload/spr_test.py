@@ -95,6 +95,16 @@ def check_flips():
         assert [one["kind"] for one in of_rank(result, 1)[1]] == ["replica_mismatch"], result.text()
 
 
+def check_guard():
+    # Between two kernels, where no replica looks: the flip is found there, once, and the clean run finds nothing.
+    result = run("guard", flip=FLIP.format("input", 30))
+    assert result.returncode == 0 and counts(result, 1)[3] == 1 and counts(result, 0)[3] == 0, result.text()
+    changed, = of_rank(result, 1)[1]
+    assert changed["kind"] == "particle_changed" and f"particle {CELLS + 30} (u)" in changed["message"], changed
+    result = run("guard")
+    assert sums(result) == plain() and not counts(result, 1)[3] and not of_rank(result, 1)[0]["uncovered"], result.text()
+
+
 def check_result():
     # A result that goes wrong on a replicated cell is found; bits that may differ are not.
     summary, _, _ = of_rank(run(), 1)
@@ -240,8 +250,9 @@ def main():
               ("silent", check_silent), ("sph", check_sph), ("languages", check_languages)]
     more = [("members", check_members), ("distance", check_distance)] if MPI == "openmpi" else []
     checks += more + shared([("off", check_off), ("results", check_result), ("abort", check_abort),
-                           ("one-sided lists, hashed", check_one_sided_hashed), ("copy", check_copy)], MPI)
+                           ("one-sided lists, hashed", check_one_sided_hashed), ("copy", check_copy), ("between kernels", check_guard)], MPI)
     return run_checks([(f"{name} ({MPI})", check) for name, check in checks])
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
