@@ -97,7 +97,7 @@ def render(summary: dict) -> list[str]:
     graph = _graph(summary, min(4, room - len(found) - len(told) - 3)) + told
     accused = _accused(summary) if room - len(found) - len(graph) > 5 else []
     calls = _calls(summary, min(TOP_CALLS, room - len(found) - len(graph) - len(accused) - 3))
-    lines = verdict + (found + graph + head if summary["findings"] else head + places + accused + found)
+    lines = verdict + (found + graph + head if summary["findings"] else head + places + accused + graph + found)
     lines += (places if summary["findings"] else []) + calls + tail
     return lines[:LINES - 1] + lines[-1:] if len(lines) > LINES else lines
 

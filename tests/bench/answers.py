@@ -11,8 +11,10 @@ import sys
 
 from harness import mpi as jobs, patience
 
-TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
-STOPPED = 2  # not the root
+sys.path.insert(0, os.path.join(jobs.ROOT, "scripts"))
+from resil_tool import job as live_jobs, why  # noqa: E402
+
+STOPPED, LIMIT = 2, 20  # not the root; seconds
 
 
 def seconds(directory):
@@ -27,10 +29,13 @@ def seconds(directory):
     return newest, found
 
 
-def ask(directory):
+def ask(directory, pid=0):
+    """Asked by this process, so that nothing but the question lies between the stop of `pid` and the answer."""
     before, _ = seconds(directory)
-    subprocess.run([sys.executable, TOOL, "why", "--no-stacks", "--json", directory], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                   check=False, env=jobs.clean_environment())
+    rings = live_jobs.resolve(directory, live_only=True).rings
+    if pid:
+        os.kill(pid, signal.SIGSTOP)
+    why.ask(rings, LIMIT)
     number, took = seconds(directory)
     return took if number > before else float("nan")
 
@@ -46,8 +51,7 @@ def of_job(mpi, program, asks):
         patience.wait_for(lambda: glob.glob(os.path.join(directory, "hang-*.json")), "the finding", 60)
         took["all nodes there"] += [ask(directory) for _ in range(asks)]
         pid = job.ranks()[STOPPED]
-        os.kill(pid, signal.SIGSTOP)
-        took["one just stopped"].append(ask(directory))
+        took["one just stopped"].append(ask(directory, pid))
         took["one silent"] += [ask(directory) for _ in range(asks)]
         os.kill(pid, signal.SIGCONT)
     finally:

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hang detection's probes cost as a share of a job's processor time, which a crowded machine changes little: the helper threads'
-own time (they say it in the reports) over that of all processes of the job, on two simulated nodes so that they ask each other; and what
-the state slots add to the instructions of calls (callgrind)."""
+"""What hang detection's probes cost: the helper threads' own processor time (they say it in the reports), on two simulated nodes so that
+they ask each other, as a share of the time of the job's cores, ranks times how long it ran, and of the processor time that the job
+got. On a machine of its own a rank has its core, and both are one; on a crowded one the second is the job's bad luck: the helper threads work by
+the clock. And what the state slots add to the instructions of calls (callgrind)."""
 import glob
 import json
 import os
 import resource
 import statistics
 import sys
+import time
 
 from bench import instructions
 from bench.turns import compiled, lammps
@@ -21,8 +23,8 @@ def programs(mpi):
 
 
 def of_job(mpi, ranks, command):
-    """(processor seconds of helper threads, of the job, of these that are the root's and others' probes of ways)."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """(processor seconds of helper threads, of the job; seconds that it ran; rounds asked, ways probed)."""
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     result = jobs.run(mpi, ranks, command, env={"RESIL_LOG": "quiet", "RESIL_NODE_RANKS": "1"}, timeout=600, cwd=jobs.scratch())
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if result.returncode != 0:
@@ -35,18 +37,19 @@ def of_job(mpi, ranks, command):
         probes += hang.get("overlay", {}).get("probes", 0)
         rounds += hang.get("overlay", {}).get("rounds", 0)
     job = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return helper, job, probes, rounds
+    return helper, job, time.monotonic() - began, rounds, probes
 
 
 def probes(options):
     lines = [f"{options.mpi}, {options.runs} runs of each, ranks on a simulated node each", "",
-             "| program | processor time of the job, s | helper threads, share | rounds asked | ways probed |", "|---|---:|---:|---:|---:|"]
+             "| program | ran for, s | processor time of the job, s | helper threads, ms | share of its cores' time | share of its processor time | rounds asked | ways probed |",
+             "|---|---:|---:|---:|---:|---:|---:|---:|"]
     for name, ranks, command in programs(options.mpi):
         found = [of_job(options.mpi, ranks, command) for _ in range(options.runs)]
-        shares = sorted(100 * helper / job for helper, job, _, _ in found)
-        lines.append("| %s | %.1f | %.3f %% [%.3f .. %.3f] | %.0f | %d |" % (
-            name, statistics.median(job for _, job, _, _ in found), statistics.median(shares), shares[0], shares[-1],
-            statistics.median(rounds for _, _, _, rounds in found), sum(one for _, _, one, _ in found)))
+        median = [statistics.median(values) for values in zip(*found)]
+        shares = (sorted(100 * helper / (ranks * ran) for helper, _, ran, _, _ in found), sorted(100 * helper / job for helper, job, *_ in found))
+        words = ["%.3f %% [%.3f .. %.3f]" % (statistics.median(some), some[0], some[-1]) for some in shares]
+        lines.append("| %s | %.0f | %.1f | %.1f | %s | %s | %.0f | %d |" % (name, median[2], median[1], 1e3 * median[0], *words, median[3], sum(one[4] for one in found)))
     if options.instructions:
         program = compiled(options.mpi, "instructions")
         instructions.MODES["no_hang"] = {"RESIL_HANG": "off"}

@@ -24,6 +24,7 @@ void sweep(const uint8_t* data, size_t size);  ///< what killed jobs left in /de
 void overlay(const uint8_t* data, size_t size);  ///< greetings and frames between nodes
 void states(const uint8_t* data, size_t size);  ///< records of other nodes, up to the verdict on them
 void mismatch(const uint8_t* data, size_t size);  ///< collectives and accounts of other nodes
+void probes(const uint8_t* data, size_t size);  ///< what nodes say of the ways between them
 void stacks(const uint8_t* data, size_t size);  ///< stacks of other nodes' threads
 void recording(const uint8_t* data, size_t size);  ///< rank-NNNNN.rec
 void unwind(const uint8_t* data, size_t size);  ///< unwind tables
@@ -35,11 +36,12 @@ struct Target {
   void (*run)(const uint8_t* data, size_t size);
 };
 
-inline constexpr Target kTargets[] = {
-    {"config", config},       {"identity", identity}, {"presence", presence}, {"pmi1", pmi1},
-    {"faults", faults},       {"claims", claims},     {"ring", ring},         {"sweep", sweep},
-    {"overlay", overlay},     {"states", states},     {"mismatch", mismatch}, {"stacks", stacks},
-    {"recording", recording}, {"unwind", unwind},     {"symbols", symbols},   {"datatype", datatype}};
+inline constexpr Target kTargets[] = {{"config", config},   {"identity", identity},   {"presence", presence},
+                                      {"pmi1", pmi1},       {"faults", faults},       {"claims", claims},
+                                      {"ring", ring},       {"sweep", sweep},         {"overlay", overlay},
+                                      {"states", states},   {"mismatch", mismatch},   {"stacks", stacks},
+                                      {"probes", probes},   {"recording", recording}, {"unwind", unwind},
+                                      {"symbols", symbols}, {"datatype", datatype}};
 
 inline const Target* find_target(const char* name) {
   for (const Target& target : kTargets)

@@ -12,6 +12,7 @@
 #include "detectors/hang/mismatch/unmatched_frame.h"
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/stacks.h"
+#include "detectors/hang/root/probes.h"
 #include "detectors/hang/verdict/format.h"
 #include "fuzz.h"
 #include "shim/model/calls.h"
@@ -321,6 +322,45 @@ void mismatch(const uint8_t* data, size_t size) {
   }
   must(bytes <= kRoom, "what is merged fits");
   judge_frames(merged, bytes, collectives);
+}
+
+/// Nodes that wait for others, and answers that may be anything.
+void probes(const uint8_t* data, size_t size) {
+  Input in(data, size);
+  static Probes ways;
+  memset(static_cast<void*>(&ways), 0, sizeof(ways));
+  ways.nodes = in.get<uint8_t>() % 64 + 1;
+  const auto silent = in.get<uint64_t>();
+  double now = 1000;
+  while (in.left() != 0) {
+    now += in.get<uint8_t>() * 0.05;
+    const auto from = in.get<uint8_t>(), to = in.get<uint8_t>();
+    probes_want(ways, from, to, now);
+    const uint32_t asked = probes_questions(ways, now);
+    must(asked <= kMostWays && ways.count <= kMostWays, "ways have room");
+    for (uint32_t i = 0; i < asked; ++i) {
+      const ProbeQuestion& question = ways.questions[i];
+      must(question.from < ways.nodes && question.to < ways.nodes && question.from != question.to, "nodes are asked");
+      must(question.seconds >= 0 && question.seconds < 100, "a probe has an age");
+    }
+    ProbeAnswer answers[8];
+    const uint32_t count = in.get<uint8_t>() % 9;
+    for (uint32_t i = 0; i < count; ++i) {
+      answers[i] = in.get<ProbeAnswer>();
+      if (asked != 0 && i % 2 == 0)
+        answers[i].from = ways.questions[i % asked].from, answers[i].to = ways.questions[i % asked].to;
+    }
+    probes_came(ways, answers, count, now);
+    probes_want_votes(
+        ways, [](const void* of, uint32_t node) { return (*static_cast<const uint64_t*>(of) >> node & 1) == 0; },
+        &silent, now);
+    for (uint32_t i = 0; i < ways.count; ++i) {
+      const Vote vote = probes_vote(ways, ways.ways[i]);
+      must(vote.reach_from <= vote.asked && vote.reach_to <= vote.asked && vote.reach_both <= vote.reach_from &&
+               vote.reach_both <= vote.reach_to && vote.asked < ways.nodes,
+           "votes are of nodes");
+    }
+  }
 }
 
 void stacks(const uint8_t* data, size_t size) {

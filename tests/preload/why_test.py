@@ -271,7 +271,10 @@ def is_taken_over(mpi, place):
     os.kill(job.pids()[0], signal.SIGSTOP)
     try:
         _, found = job.until(lambda found: True, "--no-stacks")
-        assert found["kind"] == "rank_stopped" and found["culprits"] == [0] and found["quiet"] > before["quiet"], found
+        with open(os.path.join(job.directory, found["source"]), encoding="utf-8") as file:
+            age = max(rank.get("age", 0) for rank in json.load(file)["ranks"])  # for so long a rank has been in its call, by its slots
+        assert found["kind"] == "rank_stopped" and found["culprits"] == [0], found
+        assert before["quiet"] < found["quiet"] and age - 2 < found["quiet"] < age + 2, (age, found["quiet"])
     finally:
         os.kill(job.pids()[0], signal.SIGCONT)
     job.job.end()

@@ -77,6 +77,23 @@ class Errors(Case):
                 file.write(data)
             self.assertIsNone(why._read(path))
 
+    @unittest.skipIf(os.geteuid() != 0, "only root can make files of another user")
+    def test_another_users_job_is_refused(self):
+        path = self.write("resil-%d-4242.0-0-0.ring" % (os.geteuid() + 1), b"", self.shm)
+        os.chown(path, 1, 1)
+        with self.assertRaisesRegex(Usage, "belongs to .*: refused"):
+            ask("4242")
+
+    def test_stacks_that_are_cut_off_are_left_out(self):
+        self.report(rank=0, size=1)
+        whole = json.dumps({"schema_version": 1, "of": "hang-0.json", "ranks": 1, "threads": 1, "stacks": [{"ranks": "0", "threads": 1, "frames": ["app+0x10"]}]})
+        for text, shown in ((whole, True), (whole[:40], False), ("", False), ("[]", False), ('{"schema_version": 1, "of": 7, "stacks": [7, {"frames": 3}]}', False)):
+            self.write("stacks-0.json", text)
+            status, out, error = self.tool("report", self.directory)
+            self.assertEqual((status, error), (0, ""))
+            self.assertEqual("1 thread of 1 rank" in out, shown, (text, out))
+
+
 
 class Stacks(unittest.TestCase):
     def words(self, frames):

@@ -38,6 +38,7 @@ constexpr uint32_t kEarlyStates = 4;
 constexpr double kLookEvery = 0.5;  // a proof must not wait for a doubled interval
 constexpr double kStuckRound = 10;
 constexpr double kLongestQuiet = 86400;
+constexpr uint64_t kAskedBefore = 10000000000;  ///< ns: a question to a leader that was stopped may wait for the next
 constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
 
 void note_opinion(Root& root) {
@@ -451,7 +452,7 @@ bool root_begin(Root& root, const Wiring& wiring, ControlBlock& control, Watch& 
   root.model.start(count, config_real("RESIL_HANG_INTERVAL"), config_real("RESIL_HANG_ALPHA"), realtime_ns());
   root.probes.nodes = wiring.node_count;
   root.begun_at = monotonic_seconds();
-  root.why_told = realtime_ns();  // what was asked before, the leader before has answered
+  root.why_told = realtime_ns() - kAskedBefore;  // what was asked earlier, the leader before has answered
   root.traced = config_has("RESIL_LOG", "debug");
   root.aborts = config_has("RESIL_HANG", "abort");
   root.stacks = config_has("RESIL_HANG_STACKS", "1");
