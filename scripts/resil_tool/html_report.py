@@ -142,6 +142,9 @@ def _hang(s: dict, directory) -> str:
     if merged:
         out.append("<h3>Stacks of the main threads</h3><p>%s, the smallest groups first.</p>%s" % (
             "From the newest dump of %s" % plural(merged["dumps"], "rank"), tree(merged)))
+    elif s["stacks"] and s["stacks"]["tree"]:
+        out.append("<h3>Stacks</h3><p>%s, by the helper threads with %s; ranks where stacks part.</p><pre>%s</pre>" % (
+            "Of the accused ranks" if s["stacks"]["accused_only"] else "Of all ranks", e(s["stacks"]["of"]), "\n".join(map(e, s["stacks"]["tree"]))))
     else:
         out.append(none("No stacks: no rank has written a dump (scripts/resil dump)."))
     return "".join(out)

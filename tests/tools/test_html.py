@@ -101,6 +101,15 @@ class Html(Case):
         for name in ("findings", "hang", "timeline", "time", "messages", "sizes-of-messages", "coverage", "settings", "files"):
             self.assertIn(name, page.ids)
 
+    def test_stacks_that_the_helper_threads_gathered(self):
+        self.report(rank=0, size=1)
+        self.write("stacks-0.json", json.dumps({"schema_version": 1, "of": EVIL, "ranks": 1, "threads": 1, "stacks": [
+            {"ranks": "0", "threads": 1, "frames": ["app+0x10", EVIL, "last+0x20"]}]}))
+        page = self.page()
+        self.assertIn("Of all ranks, by the helper threads with", page.text)
+        self.assertIn("0: app+0x10", page.text)
+        self.assertNotIn("No stacks", page.text)
+
     def test_names_are_text(self):
         finding = {"kind": EVIL, "confidence": EVIL, "message": EVIL, "to_do": EVIL, "culprit_ranks": [0], "evidence": {EVIL: EVIL}}
         self.report(rank=0, size=2, host=EVIL, executable="/opt/" + EVIL, mpi={"library": EVIL, "abi": EVIL}, modes=EVIL, notes=[EVIL],
