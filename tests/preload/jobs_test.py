@@ -142,6 +142,10 @@ def memory_group():
             try:
                 with open(os.path.join(group, limit), "w", encoding="ascii") as file_of_limit:
                     file_of_limit.write(str(LIMIT_BYTES))
+                for name, value in (("memory.swap.max", "0"), ("memory.memsw.limit_in_bytes", str(LIMIT_BYTES))):  # nor in swap
+                    if os.path.exists(os.path.join(group, name)):
+                        with open(os.path.join(group, name), "w", encoding="ascii") as file_of_limit:
+                            file_of_limit.write(value)
                 return group
             except OSError:
                 os.rmdir(group)
