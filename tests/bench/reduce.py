@@ -8,19 +8,20 @@ import sys
 from bench import turns
 from harness import mpi as jobs
 
-VARIANTS = ("native", "watch", "order", "exact", "p2p")
+VARIANTS = ("native", "watch", "order", "collectives", "exact", "p2p")
 RANKS = ("2", "4", "8")
 ENVIRONMENT = {
     "native": None,
     "watch": {},
     "order": {"RESIL_REDUCE": "order"},
+    "collectives": {"RESIL_REDUCE": "order", "RESIL_REDUCE_SHARED": "0"},
     "exact": {"RESIL_REDUCE": "exact"},
     "p2p": {"RESIL_REDUCE": "order", "RESIL_REDUCE_P2P": "1"},
 }
 LEGEND = """\
 Each figure is the time of one call as the slowest rank saw it, best batch of a run, median over the runs; ratios are
 formed within each turn, median [least .. greatest]. watch: the library preloaded with `RESIL_REDUCE=native`; p2p: order
-with `RESIL_REDUCE_P2P=1`, which has no nonblocking form. Bandwidth relative to native is the inverse of the ratio.
+with `RESIL_REDUCE_P2P=1`, which has no nonblocking form; collectives: order with `RESIL_REDUCE_SHARED=0`. Bandwidth relative to native is the inverse of the ratio.
 Ranks are pinned while there is a core for each; with more ranks than cores the scheduler is measured as well."""
 
 
@@ -33,9 +34,9 @@ def _launch(mpi, ranks, command, variant):
                       cwd=jobs.scratch())
     if result.returncode != 0:
         sys.exit(f"bench: failed as {variant}\n{result.text()}")
-    if variant in ("order", "exact", "p2p"):
+    if variant in ("order", "collectives", "exact", "p2p"):
         seen = result.ranks()[0]["reductions"]
-        if seen[variant]["calls"] == 0 or seen["native"]["calls"] != 0:
+        if seen["order" if variant == "collectives" else variant]["calls"] == 0 or seen["native"]["calls"] != 0:
             sys.exit(f"bench: {variant} was not measured: {seen}")
     return result.stdout.decode()
 
@@ -66,7 +67,7 @@ def reduce(options):
     program = turns.compiled(options.mpi, "reduce")
     lines = [f"{options.mpi}, {options.runs} turns; {turns.machine()}", "", LEGEND]
     for ranks in map(int, options.only or RANKS):
-        samples, _ = turns.take([(ranks, [program, str(options.per_cent)], turns.measured)], list(VARIANTS), options.runs,
+        samples, _ = turns.take([(ranks, [program, str(options.per_cent), str(options.most)], turns.measured)], list(VARIANTS), options.runs,
                                 lambda ranks, command, variant: _launch(options.mpi, ranks, command, variant))
         lines += ["", f"{ranks} ranks", "",
                   "| call, doubles | native us | " + " | ".join(f"{v} / native" for v in VARIANTS[1:]) + " |",

@@ -3,6 +3,8 @@
 // The writing side of Section::windows and files: numbers of the calls that are collective over one. It is used by one
 // thread at a time in such calls; slots are given and taken under a lock.
 
+#include <atomic>
+
 #include "detectors/hang/slots/writer_internal.h"
 #include "shim/base/hash.h"
 #include "shim/base/spinlock.h"
@@ -20,11 +22,29 @@ WindowSlot* find(uint64_t handle) {
 
 }  // namespace
 
+namespace {
+
+/// Where a handle was found last, by a hash of it: looked at first, whatever has become of it.
+constinit std::atomic<uint8_t> last_places[256];
+static_assert(kWindows <= 256);
+
+bool is_there(uint32_t place, uint64_t handle) {
+  const WindowSlot& slot = writer.section->windows[place];
+  return __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != 0 && slot.handle == handle;
+}
+
+}  // namespace
+
 int window_index(uint64_t handle) {
-  for (uint32_t i = 0; i < kWindows; ++i)
-    if (const WindowSlot& slot = writer.section->windows[i];
-        __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != 0 && slot.handle == handle)
-      return static_cast<int>(i);
+  auto& last = last_places[handle * 0x9e3779b97f4a7c15 >> 56];
+  if (const uint32_t place = last.load(std::memory_order_relaxed); place < kWindows && is_there(place, handle))
+      [[likely]]
+    return static_cast<int>(place);
+  for (uint32_t place = 0; place < kWindows; ++place)
+    if (is_there(place, handle)) {
+      last.store(static_cast<uint8_t>(place), std::memory_order_relaxed);
+      return static_cast<int>(place);
+    }
   return -1;
 }
 
