@@ -286,7 +286,6 @@ int64_t act(Thread& thread, Set& set, int64_t found, int policy) {
 
 /// Nothing is sent: the fields named are kept here as they are, of this rank's own particles, and compared in `end`.
 void guard(Set& set, int64_t local, uint64_t fields) {
-  forget_selection(set);
   set.local = set.total = local;
   const auto particles = static_cast<size_t>(local);
   Packed& own = set.own;
@@ -326,8 +325,13 @@ void phase_begin(Thread& thread, Set& set, int64_t step, int64_t local, int64_t 
   set.guarded = total < 0;
   if (set.guarded) {
     const uint64_t begin = monotonic_ns();
-    if (!set.sends.over()) uncovered(set, Why::kPartner);  // MPI reads the copies still
-    else if (settings.inputs) guard(set, local, set.named);
+    forget_selection(set);
+    bool free_copies;  // MPI may read them still
+    {
+      InsideMpi inside(thread);
+      free_copies = came(thread, set, set.sends, set.next);
+    }
+    if (free_copies && settings.inputs) guard(set, local, set.named);
     set.counters.begin_ns += monotonic_ns() - begin;
     return;
   }
