@@ -12,7 +12,7 @@ import re
 import sys
 
 INPUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lammps_spr.in")
-OBJECT = sys.argv[1]
+OBJECT = os.path.abspath(sys.argv[1])
 
 
 def run(replicas, flip=None, preload=True, **variables):
@@ -50,10 +50,10 @@ def check_flips():
         kinds = [finding["kind"] for finding in spr(result, 1)[1]]
         assert kind in kinds and not spr(result, 0)[1], (what, atom, kinds)
     seen = 0
-    for atom in (0, 1, 2, 30, 60):
+    for atom in (0, 1, 30):
         result, _ = run(1, f"0:23:f:{3 * atom}:40", RESIL_SPR="greedy")
         seen += len(spr(result, 0)[1])
-    assert 1 <= seen <= 5, seen  # the first atom in order always has a replica; not every one has
+    assert 1 <= seen <= 3, seen  # the first atom in order always has a replica; not every one has
 
 
 if __name__ == "__main__":
