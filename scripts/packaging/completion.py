@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completion for bash (and zsh with bashcompinit) and for fish from an argparse tree. Pure functions."""
+"""Completion for bash, zsh and fish from an argparse tree. Pure functions."""
 from __future__ import annotations
 
 import argparse
@@ -99,3 +99,52 @@ def fish(parser: argparse.ArgumentParser) -> str:
     for name, (_, sub) in commands.items():
         options(sub, '"__fish_seen_subcommand_from %s"' % name)
     return "\n".join(lines) + "\n"
+
+
+ZSH = """\
+#compdef resil
+# Written from the command's own arguments by scripts/packaging/manual.py. Do not edit.
+local -a commands
+commands=(
+%s
+)
+if (( CURRENT == 2 )); then
+  _describe -t commands 'command of resil' commands
+  _arguments -s : %s
+  return
+fi
+local command=$words[2]
+shift words
+(( CURRENT-- ))
+case $command in
+"""
+
+
+def _in_zsh(text: str) -> str:
+    """Between single quotes."""
+    return "'%s'" % text.replace("'", "'\\''")
+
+
+def _spec(action) -> list[str]:
+    """For _arguments: what each spelling of an option is, takes and means."""
+    meaning = "".join("\\" + c if c in "[]\\:" else c for c in _first(action.help))
+    takes = ""
+    if action.choices:
+        takes = ":value:(%s)" % " ".join(str(choice) for choice in action.choices)
+    elif action.nargs != 0:
+        takes = ":%s:%s" % (str(action.metavar or "value").lower().replace(":", " ")[:20], "_files" if action.metavar in ("FILE", "DIR", "PATH") else " ")
+    return [_in_zsh("%s[%s]%s" % (word, meaning, takes)) for word in action.option_strings]
+
+
+def zsh(parser: argparse.ArgumentParser) -> str:
+    commands = roff.subparsers(parser)
+
+    def specs(of):
+        return [spec for action in of._actions if action.option_strings and action.help != argparse.SUPPRESS for spec in _spec(action)]
+    lines = [ZSH % ("\n".join("  " + _in_zsh("%s:%s" % (name, _first(line).replace(":", "\\:"))) for name, (line, _) in commands.items()),
+                    " ".join(specs(parser)))]
+    for name, (_, sub) in commands.items():
+        # The launch line of these is a command of its own, with its own completion.
+        rest = "'*::launch line:_normal'" if name in ("run", "doctor") else "'*:file:_files'"
+        lines.append("  %s) _arguments -s : %s %s ;;" % (name, " ".join(specs(sub)), rest))
+    return "\n".join(lines) + "\nesac\n"

@@ -47,7 +47,7 @@ def main() -> int:
     texts = {"resil.1": roff.page("resil", parser, "finds hangs, wrong data and irreproducible results of MPI programs",
                                   options.version, commands),
              LIBRARY_PAGE: roff.library_page(pages["CONFIGURATION.md"], options.version),
-             SITE_PAGE: roff.site_page(pages["INSTALL.md"], options.version), "resil": completion.bash(parser), "resil.fish": completion.fish(parser)}
+             SITE_PAGE: roff.site_page(pages["INSTALL.md"], options.version), "resil": completion.bash(parser), "resil.fish": completion.fish(parser), "_resil": completion.zsh(parser)}
     for command, (line, sub) in commands.items():
         texts["resil-%s.1" % command] = roff.page("resil-" + command, sub, line, options.version)
     for name, text in texts.items():

@@ -76,7 +76,8 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
     for command in (launch, environment, doctor, status):
         command.add_command(commands)
     views.add_commands(commands, JOB_HELP)
-    one = commands.add_parser("report", help="one screen about a job: verdict, ranks, calls, findings, coverage")
+    one = commands.add_parser("report", help="one screen about a job: verdict, ranks, calls, findings, coverage",
+                              epilog="exit status: 0 clean, 1 findings, 2 usage (or no such job), 3 incomplete: a rank runs, was killed or left nothing")
     one.add_argument("job", nargs="?", metavar="JOB", help="report directory, scheduler's job id or launcher's pid; none: your job that "
                      "reports to this directory, else the newest reports here, else your only job on this node")
     one.add_argument("--json", action="store_true", help="the merged summary as JSON")
@@ -86,12 +87,14 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
                      "nothing where the findings name none")
     two = commands.add_parser("dump", help="make the ranks of a job on this node dump their state",
                               description="Signals exactly the ranks that carry resil, never a launcher, waits up to "
-                              "5 s for their dump files, and prints a line for ranks that say the same.")
+                              "5 s for their dump files, and prints a line for ranks that say the same.",
+                              epilog="exit status: 0 all answered, 2 usage (or no such job runs here), 3 some did not answer, or are on other hosts")
     two.add_argument("job", nargs="?", metavar="JOB", help=JOB_HELP)
     two.add_argument("--signal-only", action="store_true", help="do not wait for the dumps")
     two.add_argument("--json", action="store_true", help="the answers as JSON")
     three = commands.add_parser("recording", help="what a recording holds",
-                                description="A line for each rank; with an option that chooses, call by call.")
+                                description="A line for each rank; with an option that chooses, call by call.",
+                                epilog="exit status: 0 whole, 2 usage (or no recording), 3 damaged, or without an end")
     three.add_argument("directory", metavar="DIR", help="the recording, RESIL_RECORD of the run that made it")
     three.add_argument("--rank", type=natural, metavar="R", help="this rank only")
     three.add_argument("--call", metavar="NAME", help="these calls only, e.g. MPI_Allreduce")
@@ -101,7 +104,7 @@ def parser(name: str | None = None) -> argparse.ArgumentParser:
     three.add_argument("--json", action="store_true", help="one object a line, or for the summary one object")
     four = commands.add_parser("diff", help="where two recordings part",
                                description="Compares two recordings call by call and names the place where they diverge "
-                               "first.")
+                               "first.", epilog="exit status: 0 the same, 1 they differ, 2 usage (or no recording), 3 damaged, or without an end")
     four.add_argument("first", metavar="A", help="a recording: what is taken for right")
     four.add_argument("second", metavar="B", help="another one of the same program")
     four.add_argument("--rank", type=natural, metavar="R", help="this rank only")

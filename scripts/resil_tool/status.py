@@ -15,6 +15,7 @@ import time
 from . import fold, layout, nodes, place, report, symbols
 from . import job as jobs
 from .attach import fill_from_ring
+from .dump import _nobody
 from .job import Usage
 from .records import Rank
 from .ring import Ring, RingError
@@ -70,7 +71,7 @@ def run(options) -> int:
     redraw = options.watch and not options.json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     first, known = take(job), {}
     if not first and not options.all:
-        raise Usage("no rank of %s runs on this node" % (clean(job.directory) or "this job"))
+        raise Usage(_none_here(job))
     while True:
         asked = _ask(job, first, options.interval) if options.all else None
         time.sleep(options.interval)
@@ -114,6 +115,13 @@ def _resolve(options) -> jobs.Job:
         if not options.all or not options.job or not os.path.isdir(options.job):
             raise
         return jobs.Job(os.path.abspath(options.job), [])
+
+
+def _none_here(job: jobs.Job) -> str:
+    ranks = nodes.running_ranks(job)
+    said, others = _nobody(job, ranks), nodes.elsewhere(ranks, set())
+    return said if not others or said.endswith("refused") else "no rank of %s runs on this node, but on %s: --all" % (
+        clean(job.directory), fold.hosts({host: len(keys) for host, keys in others.items()}))
 
 
 def _ask(job: jobs.Job, here: dict, seconds: float) -> nodes.Asked:

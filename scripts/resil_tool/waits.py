@@ -5,6 +5,7 @@ file beyond the report directory."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 
@@ -208,9 +209,11 @@ def dot(one: dict, name: str) -> list[str]:
 
 
 def add_command(commands, job_help: str) -> None:
-    parser = commands.add_parser("graph", help="who waits for whom, of a hang that was found")
+    parser = commands.add_parser("graph", help="who waits for whom, of a hang that was found",
+                                 epilog="exit status: 1 there are such waits, 2 usage (or no such job), 3 none are known")
     parser.add_argument("job", nargs="?", metavar="JOB", help=job_help)
     parser.add_argument("--dot", action="store_true", help="for Graphviz: resil graph --dot JOB | dot -Tsvg > graph.svg")
+    parser.add_argument("--json", action="store_true", help="as `waits_for` of resil report --json")
     parser.set_defaults(run=run)
 
 
@@ -222,6 +225,9 @@ def run(options) -> int:
     if not graphs:
         sys.stderr.write("resil: no hang was found in this job that says who waits for whom\n")
         return 3
+    if options.json:
+        print(json.dumps(graphs, indent=1))
+        return 1
     for one in graphs:
         if options.dot:
             print("\n".join(dot(one, one["source"])))

@@ -172,6 +172,30 @@ def completion_of_fish(tree):
     assert "--otf2" in offered("resil export --o") and "--otf2" not in offered("resil report --o"), offered("resil export --o")
 
 
+ZSH = r"""
+_describe() { print -rl -- ${(P)4} }
+_arguments() { print -rl -- "$@" }
+complete_line() { local -a words=("${@:2}"); local CURRENT=${#words}; source "$1" }
+complete_line "$@"
+"""
+
+
+def completion_of_zsh(tree):
+    """What the function hands to zsh's own helpers, which are stand-ins here: an interactive shell takes a terminal."""
+    script = tree.path("share", "zsh", "site-functions", "_resil")
+    need("zsh")
+    output("zsh", "-n", script)
+
+    def offered(*words):
+        return output("zsh", "-f", "-c", ZSH, "zsh", script, *words, stderr=subprocess.STDOUT).splitlines()
+    said = offered("resil", "re")
+    assert "report:one screen about a job" in said and "--version[versions of the command and of its library]" in said, said
+    said = offered("resil", "report", "--j")
+    assert "--json[the merged summary as JSON]" in said and "*:file:_files" in said and not [line for line in said if line.startswith("--otf2")], said
+    assert any(line.endswith(":value:(host device both)") for line in offered("resil", "smoke", "--memory", "de")), said
+    assert "*::launch line:_normal" in offered("resil", "run", "mp"), said
+
+
 def recipes(version):
     """Each says this version, and is at least well-formed."""
     with open(os.path.join(PACKAGING, "spack", "package.py"), encoding="utf-8") as file:
@@ -205,6 +229,7 @@ def main(build, version, *mpis):
          ("CMake", lambda: cmake(tree, version)),
          ("manual pages", lambda: manual(tree)),
          ("completion", lambda: completion(tree)), ("completion of fish", lambda: completion_of_fish(tree)),
+         ("completion of zsh", lambda: completion_of_zsh(tree)),
          ("recipes of package managers", lambda: recipes(version))])
 
 

@@ -105,7 +105,9 @@ class Nodes(Case):
         self.assertEqual((status, error), (0, ""), out)
         self.assertIn("2 of 2 on ", out)
         self.assertIn("--overlap --jobid=4711 --nodelist=node-b", self.asked())
-        self.assertEqual(self.status()[0], 2)  # no rank here, and nobody else asked
+        status, _, error = self.status()  # no rank here, and nobody else is asked
+        self.assertEqual(status, 2)
+        self.assertRegex(error, "no rank of .* runs on this node, but on node-b, node-c .*: --all")
 
     def test_names_that_are_no_hosts(self):
         self.rank(0, "", size=2)
