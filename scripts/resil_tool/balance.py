@@ -15,7 +15,7 @@ def merge(ranks) -> dict | None:
     for it on average. None where there are fewer than two ranks to compare, or next to nothing was computed."""
     own = {}
     for rank in ranks:
-        if rank.seconds and rank.calls:
+        if rank.seconds and rank.calls and rank.state == "finished":  # of others the call that they ended in has not been counted
             starting = sum(rank.calls[name][1] for name in ENDS if name in rank.calls)
             inside = sum(call[1] for call in rank.calls.values()) - starting
             own[rank.key] = (max(0.0, rank.seconds - starting - inside), rank.host)

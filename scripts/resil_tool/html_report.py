@@ -108,7 +108,7 @@ def _findings(s: dict) -> str:
         evidence = facts([(name, value) for name, value in findings.shown_evidence(finding)])
         who = ", ".join(filter(None, (
             "culprit: %s" % ranks_word(ranges(finding["culprit_ranks"], 12)) if finding["culprit_ranks"] else "",
-            "peer, not accused: %s" % ranks_word(ranges(finding["peer_ranks"], 12)) if finding.get("peer_ranks") else "",
+            "peer (not accused): %s" % ranks_word(ranges(finding["peer_ranks"], 12)) if finding.get("peer_ranks") else "",
             "%s times" % integer(finding["count"]) if finding["count"] > 1 else "",
             "on %s" % " and ".join(dict.fromkeys(filter(None, finding["hosts"]))) if any(finding["hosts"]) else "",
             "follows from %s" % finding["follows"] if finding.get("follows") else "", finding["source"])))
@@ -132,7 +132,8 @@ def _hang(s: dict, directory) -> str:
         if len(s["places"]) > MOST_ROWS:
             out.append(none("and %d more places in report --json" % (len(s["places"]) - MOST_ROWS)))
     else:
-        out.append(none("All ranks came to their end."))
+        out.append(none("All ranks came to their end." if "stopped" not in s["outcomes"] else
+                        "resil ended the job: where the ranks were then, the findings say."))
     if s["ending"]["accused"] and s["still_seconds"] is not None:
         out.append("<p><b>Hang detection said last:</b> %s</p>" % e(s["ending"]["accused"]))
     for one in s["waits_for"][:4]:

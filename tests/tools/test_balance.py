@@ -52,6 +52,12 @@ class Balance(Case):
         self.assertIsNone(told)
         self.assertNotIn("balance", text)
 
+    def test_of_ranks_that_finished(self):
+        self.report(rank=0, size=3, elapsed_seconds=100.0, calls=calls(10), peers=[])
+        self.report(rank=1, size=3, elapsed_seconds=100.0, calls=calls(50), peers=[])
+        self.report(rank=2, size=3, elapsed_seconds=100.0, calls=calls(1), peers=[], outcome="stopped", exit_status=92)
+        self.assertEqual(json.loads(self.tool("report", "--json", self.directory)[1])["balance"]["ranks"], 2)
+
     def test_what_a_rank_says_of_itself_is_not_believed(self):
         self.assertEqual(self.job((500, "a"), (50, "a"))[0]["least"]["seconds"], 0.0)
         self.assertIsNone(balance.merge([]))
