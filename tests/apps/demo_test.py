@@ -35,6 +35,8 @@ class Story:
     def __init__(self, mpi, make):
         self.mpi, self.make = mpi, make
         self.ranks = 4 if mpi == "openmpi" else 2 if jobs.loses_messages(mpi) else 3
+        # MPICH 3.4.1 ends a job that forces the second one, at the first sum of fewer elements than ranks.
+        self.ways = [WAYS[mpi][0], ()] if jobs.before_mpi4(mpi) else WAYS[mpi]
         self._program = None
 
     def program(self):
@@ -43,7 +45,7 @@ class Story:
 
     def run(self, env=None, status=0, way=0, **more):
         program = self.program()
-        result = jobs.run(self.mpi, self.ranks, program.command, env=env, options=WAYS[self.mpi][way], cwd=program.directory,
+        result = jobs.run(self.mpi, self.ranks, program.command, env=env, options=self.ways[way], cwd=program.directory,
                           timeout=LIMIT, **more)
         assert result.returncode == status, result.text()
         if status == 0:
