@@ -74,6 +74,8 @@ class Program:
             status = 0
         if self.mpi == "openmpi" and self.name in ("threads", "stress_threads") and jobs.openmpi_version() >= (6,):
             raise LeftOut("Open MPI 6.0.0rc2 hangs in it natively in many runs: docs/PLATFORMS.md")
+        if self.name == "rma_threads" and jobs.before_mpi4(self.mpi):
+            raise LeftOut("MPICH 3.4.1 hangs in it natively in many runs: docs/PLATFORMS.md")
         plain, wrote = self.run(False)
         for _ in range(transparent.NATIVE_RUNS if status else 0):
             if plain.returncode == status:
