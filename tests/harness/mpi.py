@@ -249,6 +249,8 @@ def _openmpi_options(options):
             return options[:at - 1] + options[at + 2:]
         if word == "osc" and options[at + 1] == "^rdma" and openmpi_version() >= (5,):
             return options[:at - 1] + options[at + 2:]  # nothing else is left that has windows over given memory
+        if word == "osc" and options[at + 1] == "^rdma" and openmpi_version() < (4, 1, 1):
+            options[at + 1] = "^rdma,ucx"  # 4.1.0: MPI_Win_create fails natively without a fast network
     return options
 
 
