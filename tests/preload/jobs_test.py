@@ -101,10 +101,13 @@ def small_tool(first):
     assert result.returncode == 0, result.text()
     ours = reports.counts(transparent.clean_report(result, 2)[0])
     plain = reports.counts(transparent.clean_report(jobs.run(MPI, 2, [program("p2p")]), 2)[0])
+    for counts in (ours, plain):  # loops of polls last as long as they last
+        for name in [name for name in counts if re.match(r"MPI_(Test|Iprobe|Improbe|Request_get_status)", name)]:
+            del counts[name]
     if first:  # the tool's own calls are the program's, as far as anybody can see
         assert all(ours[name] == plain[name] for name in ("MPI_Send", "MPI_Recv", "MPI_Sendrecv", "MPI_Finalize")), (ours, plain)
     else:
-        assert ours == plain, (ours, plain)
+        assert ours == plain, {name: (ours.get(name), plain.get(name)) for name in {**ours, **plain} if ours.get(name) != plain.get(name)}
 
 
 GREEDY = r"""
