@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import subprocess
 import unittest
 
 import record_support
@@ -139,6 +140,11 @@ class Export(Case):
         self.assertEqual(samples["resil_job_exit_code"], [1])
         self.assertEqual(sum(samples["resil_job_ranks"]), 2)
         self.assertEqual(samples["resil_job_findings"], [1])
+        # Prometheus' own reader for Python, which Debian's interpreter has.
+        done = subprocess.run(["/usr/bin/python3", "-c", READER], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        if "ModuleNotFoundError" in done.stderr or not os.path.exists("/usr/bin/python3"):
+            self.skipTest("python3-prometheus-client is not installed")
+        self.assertEqual((done.stderr, sorted(done.stdout.split())), ("", sorted(families)))
 
     def test_csv(self):
         self.ring_of(0)
@@ -153,6 +159,10 @@ class Export(Case):
         self.assertEqual(self.tool("export", self.directory)[0], 2)
         self.assertEqual(self.tool("export", "--perfetto", "--ranks", "x", self.directory)[0], 2)
         self.assertEqual(self.tool("export", "--perfetto", self.directory, self.directory)[0], 2)
+
+
+READER = ("import sys; from prometheus_client.parser import text_string_to_metric_families as read; "
+          "print(*(family.name for family in read(sys.stdin.read())))")
 
 
 class Recording(record_support.Case):
