@@ -205,7 +205,7 @@ int64_t compare(Set& set, uint64_t results, bool have_results) {
   int64_t found = 0, differing = 0, changed = 0;
   Field* first = nullptr;
   Difference where = {};
-  if (have_results) {
+  if (have_results && results != 0) {
     each_field(set, results, [&](Field& field) {
       const Difference seen = compare_field(set.own, set.own.replicas, field.data, field.bytes, field.stride,
                                             field.results.data(), comparison_of(field));
