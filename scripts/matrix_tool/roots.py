@@ -232,6 +232,8 @@ class Root(System):
         os.makedirs(self.outside("root/.openmpi"), exist_ok=True)
         with open(self.outside("root/.openmpi/mca-params.conf"), "w", encoding="ascii") as file:
             file.write(OLD_OPENMPI_PARAMETERS if old else OPENMPI_PARAMETERS)
+            if self.release == "bullseye":
+                file.write("osc = ^ucx\n")  # 4.1.0's fails without fast network
         if self.release == "bullseye":
             self.newer_meson()
         if self.cell.abi == "standard":
