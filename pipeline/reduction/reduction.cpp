@@ -83,7 +83,7 @@ bool execute_instead(Event& e) {
   if (!is_reduction(collective_of(e.id))) return false;
   PerThread& mine = per_thread(*e.thread);
   if (!e.nested) mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
-  if (repeated_carry(e, mine)) return true;
+  if (e.comm != nullptr && e.comm->size > 1 && repeated_carry(e, mine)) return true;
   Call call;
   Way way = decide(e, mine, setting == Setting::kExact, &call);
   bool carried = way <= Way::kP2p && way != Way::kNativeSafe;
