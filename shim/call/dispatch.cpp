@@ -6,7 +6,6 @@
 #include "shim/call/dispatch.h"
 
 #include "shim/call/attach.h"
-#include "shim/call/fast_path.h"
 #include "shim/call/flight.h"
 #include "shim/call/objects.h"
 #include "shim/call/registry.h"
@@ -62,8 +61,9 @@ constexpr bool repeatable(Shape shape) {
   const Shape shape = call_info(e.id).shape;
   e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
   e.bytes = shape == Shape::kNone ? 0 : compute_bytes(e);
+  site.cached = repeatable(shape);
   const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
-  site.id = repeatable(shape) ? static_cast<uint16_t>(e.id) : kNoCall;
+  site.id = e.id;
   site.site = e.site;
   site.comm_handle = e.comm_handle;
   site.comm = e.comm;
@@ -78,8 +78,8 @@ constexpr bool repeatable(Shape shape) {
 [[gnu::always_inline]] inline bool repeats(const Event& e, const SiteEntry& site) {
   // Loaded apart: the two were stored apart just now, and one wide load would wait for both to reach the cache.
   const int32_t peer = __atomic_load_n(&e.peer, __ATOMIC_RELAXED), tag = __atomic_load_n(&e.tag, __ATOMIC_RELAXED);
-  if ((site.id & ~kFast) != static_cast<uint16_t>(e.id) || site.comm_handle != e.comm_handle || site.peer != peer ||
-      site.tag != tag || site.generation != handle_generation.load(std::memory_order_relaxed))
+  if (!site.cached || site.id != e.id || site.comm_handle != e.comm_handle || site.peer != peer || site.tag != tag ||
+      site.generation != handle_generation.load(std::memory_order_relaxed))
     return false;
   if (site.offset != 0 && site.site != e.site) return false;
   if (!(e.attributes & kCallHasData)) return true;
@@ -154,21 +154,17 @@ bool enter(Event& e) {
   }
   ++thread.depth;
   thread.outer_frame = e.frame;
-  bool repeated = true;
   if (repeats(e, site)) [[likely]] {
     e.comm = site.comm;
     e.bytes = site.record.bytes;
   } else {
     look_up(e, site);
-    repeated = false;
   }
   if (e.attributes & kCallPoll) flight::enter_poll(e, site);
   else flight::enter(e, site);
   if (e.attributes & (kCallCompletes | kCallActivates | kCallCollective | kCallCreatesComm | kCallBothWays))
     enter_tables(e);
   for (auto* hook = hooks().enter; *hook != nullptr; ++hook) (*hook)(e);
-  if (!repeated) [[unlikely]]
-    fast::prepare(e, site);
   return true;
 }
 

@@ -25,6 +25,7 @@
 #include <cstdint>
 
 #include "detectors/hang/slots/layout.h"
+#include "detectors/hang/slots/track.h"
 
 namespace resil::hang {
 

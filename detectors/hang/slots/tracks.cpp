@@ -4,6 +4,7 @@
 // on one communicator are ordered by the program, so there is one writer.
 
 #include "detectors/hang/slots/signature.h"
+#include "detectors/hang/slots/track.h"
 #include "detectors/hang/slots/writer_internal.h"
 #include "shim/call/runtime.h"
 #include "shim/model/datatype/type_map.h"
