@@ -257,6 +257,21 @@ void agreement_note(const Name& name, uint64_t digest, bool orders, bool nan, co
   history[noted++ % kKept] = {name, digest, orders, nan, outcome};
 }
 
+namespace {
+
+/// Under the lock: a case that no record of another rank has opened.
+void open_own(Case& one, const Name& name) {
+  one.serial = ++serials;
+  one.child = nullptr;
+  one.received = {name.comm, 0, name.bytes, name.site, name.tag, static_cast<uint16_t>(name.id), 0, 0};
+  one.sent = one.received;
+  one.child_site[0] = 0;
+  one.state = Case::kNew;
+  open_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
 void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, Reason reason) {
   const bool clash = reason == Reason::kCallsDiffer;
   const bool wrong = (reason == Reason::kNone && !rest.zero()) || clash;
@@ -278,14 +293,7 @@ void agreement_sum(const Name& name, LinearMode mode, const Linear& rest, Reason
       one.local = false;
       one.clash = clash;
       one.rest = rest;
-      one.serial = ++serials;
-      one.child = nullptr;
-      one.received = {name.comm, 0, name.bytes, name.site, name.tag, static_cast<uint16_t>(name.id), 0, 0};
-      one.sent = one.received;
-      one.child_site[0] = 0;
-      one.state = Case::kNew;
-      open_count.fetch_add(1, std::memory_order_relaxed);
-      return;
+      return open_own(one, name);
     }
   }
   if (clash) return ledger::count_uncovered(reason, 1, name.bytes);
@@ -302,14 +310,7 @@ void agreement_contradicted(const Name& name, const Outcome& outcome, const char
       one.sum = one.clash = false;
       one.text = text;
       one.element = element;
-      one.serial = ++serials;
-      one.child = nullptr;
-      one.received = {name.comm, 0, name.bytes, name.site, name.tag, static_cast<uint16_t>(name.id), 0, 0};
-      one.sent = one.received;
-      one.child_site[0] = 0;
-      one.state = Case::kNew;
-      open_count.fetch_add(1, std::memory_order_relaxed);
-      return;
+      return open_own(one, name);
     }
   }
   decide_local(name, outcome, text, element);

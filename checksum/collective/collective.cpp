@@ -22,8 +22,8 @@
 #include "checksum/ledger/lives.h"
 #include "checksum/p2p/p2p.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/call/runtime.h"
+#include "shim/model/event.h"
 #include "shim/report/json.h"
 #include "shim/tables/tables.h"
 

@@ -8,7 +8,8 @@
 #include "checksum/ledger/blame.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
+#include "shim/tables/buffer_view.h"
 #include "shim/tables/tables.h"
 
 namespace resil::collective {

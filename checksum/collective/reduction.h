@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "checksum/collective/linear.h"
+#include "shim/abi/backend_types.h"
 #include "shim/model/calls.h"
 #include "shim/model/view.h"
 

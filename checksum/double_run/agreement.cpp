@@ -4,10 +4,9 @@
 
 #include "checksum/double_run/agreement.h"
 
-#include "shim/abi/backend.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/progress.h"
 
 namespace resil::double_run {
@@ -23,13 +22,13 @@ void wait(Thread& thread, uint64_t* request) {
 
 void send(Thread& thread, const Verdict& verdict, int to) {
   uint64_t request;
-  if (backend->send(private_comm(), &verdict, sizeof(verdict), to, kTag, &request)) wait(thread, &request);
+  if (mailbox::send(&verdict, sizeof(verdict), to, kTag, &request)) wait(thread, &request);
 }
 
 Verdict receive(Thread& thread, int from) {
   Verdict verdict = {0, 0, 1, -1};  // what a refused receive leaves
   uint64_t request;
-  if (backend->receive(private_comm(), &verdict, sizeof(verdict), from, kTag, &request)) wait(thread, &request);
+  if (mailbox::receive(&verdict, sizeof(verdict), from, kTag, &request)) wait(thread, &request);
   return verdict;
 }
 
@@ -40,7 +39,7 @@ Verdict sum(const Verdict& a, const Verdict& b) {
 
 }  // namespace
 
-bool agreement_possible() { return runtime.size == 1 || private_comm() != 0; }
+bool agreement_possible() { return runtime.size == 1 || mailbox::is_open(); }
 
 Verdict agree(Thread& thread, Verdict own) {
   const int rank = runtime.rank, size = runtime.size;

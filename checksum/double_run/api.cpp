@@ -6,10 +6,10 @@
 #include "checksum/double_run/double_run.h"
 #include "checksum/double_run/messages.h"
 #include "checksum/double_run/state.h"
-#include "detectors/recorder/recorder.h"
 #include "shim/base/digest/compat.h"
 #include "shim/base/digest/digest.h"
 #include "shim/base/spinlock.h"
+#include "shim/call/user_records.h"
 #include "shim/report/log.h"
 #include "shim/runtime/accelerators/host_memory.h"
 

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "checksum/fault/messages.h"
-#include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/event.h"
 #include "shim/report/log.h"
 #include "shim/report/own_files.h"
 #include "shim/runtime/memory.h"

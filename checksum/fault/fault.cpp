@@ -10,15 +10,16 @@
 #include "checksum/fault/pool.h"
 #include "shim/abi/backend.h"
 #include "shim/call/dispatch.h"
-#include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/config/config.h"
 #include "shim/config/config_value.h"
+#include "shim/model/event.h"
 #include "shim/report/json.h"
 #include "shim/runtime/looked_at.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::fault {
 

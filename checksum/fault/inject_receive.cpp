@@ -10,6 +10,7 @@
 #include "checksum/fault/pool.h"
 #include "shim/base/spinlock.h"
 #include "shim/tables/tables.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::fault {
 

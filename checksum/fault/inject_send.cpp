@@ -8,7 +8,7 @@
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
 

@@ -4,7 +4,7 @@
 
 #include "checksum/fault/layout.h"
 
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 
 namespace resil::fault {
 

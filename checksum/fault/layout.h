@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "checksum/fault/packet.h"
-#include "shim/model/flat_transfer.h"
+#include "shim/tables/flat_transfer.h"
 
 namespace resil::fault {
 

@@ -6,7 +6,8 @@
 #include "checksum/fault/engine.h"
 #include "checksum/fault/pool.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::fault {
 

@@ -7,7 +7,7 @@
 #include "checksum/fault/pool.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/tables/tables.h"
 
 namespace resil::fault {

@@ -180,7 +180,8 @@ void publish(const Case& one, const Judgement& judgement) {
   if (judgement.received_zero) finding.add("received_zero", "nothing but zeros arrived");
   add_difference(finding, one, judgement.comparison);
   if ((one.sent.flags | one.received.flags) & ledger::kUnordered)
-    finding.add("pairing", "by elimination: more than one thread uses this lane, so its packets have no order");
+    finding.add("pairing",
+                "by elimination: more than one thread uses this matching queue, so its packets have no order");
   finding_publish(finding);
 }
 

@@ -88,7 +88,8 @@ void say_systemic(uint64_t wrong, uint64_t packets, uint64_t step_count) {
   finding.say(messages::checksum::systemic, wrong, packets, runtime.rank, runtime.host, in_steps,
               explained >= kLeast ? "" : messages::checksum::systemic_unexplained);
   finding.to_do(messages::checksum::systemic_to_do);
-  finding.add("events", "%" PRIu64 " (packets that are wrong because a lane is out of step count once)", events);
+  finding.add("events", "%" PRIu64 " (packets that are wrong because a matching queue is out of step count once)",
+              events);
   finding.add("packets", "%" PRIu64 " wrong of %" PRIu64, wrong, packets);
   if (step_count != 0) finding.add("steps", "%" PRIu64, step_count);
   // The most frequent first.

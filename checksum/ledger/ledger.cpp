@@ -16,11 +16,11 @@
 #include "checksum/ledger/setup.h"
 #include "checksum/messages.h"
 #include "shim/abi/handler_change.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/report/log.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/progress.h"
 
 namespace resil::ledger {
@@ -138,7 +138,7 @@ bool setup_connection(bool multiple) {
   is_concurrent = multiple;
   inbox_connect();
   old_ticks = static_cast<uint64_t>(runtime.header->ticks_per_second) / kOldTicksShare;
-  if (private_comm() == 0 || !peers_create(runtime.size)) return false;
+  if (!mailbox::is_open() || !peers_create(runtime.size)) return false;
   is_connected = true;
   is_connected = transport_start();
   is_plain = is_connected && !is_concurrent && !is_full && !is_strict;

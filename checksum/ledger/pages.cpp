@@ -5,8 +5,6 @@
 #include <cstring>
 
 #include "checksum/ledger/transport_internal.h"
-#include "shim/abi/backend.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/runtime/pool.h"
 
@@ -27,7 +25,7 @@ Page* first_in_flight() {
 /// With the token. Of a page whose message failed, nobody knows who still reads it: it is never used again.
 bool leave_flight(Page* page) {
   bool failed = false;
-  if (!request_over(&page->request, &failed)) return false;
+  if (!mailbox::is_over(&page->request, &failed)) return false;
   {
     Guard guard;
     flight_first = page->next;
@@ -63,7 +61,7 @@ void launch(Page* page, Peer& to) {
     memcpy(page->payload + header.bytes, runtime.host, kHostBytes);  // header.bytes <= kMessageBytes, host follows
     bytes += kHostBytes;
   }
-  if (!backend->send(private_comm(), &header, bytes, to.world_rank, kTag, &page->request)) {
+  if (!mailbox::send(&header, bytes, to.world_rank, kTag, &page->request)) {
     {
       Guard guard;
       to.in_pages = to.no_return = true;

@@ -13,8 +13,8 @@
 
 #include "shim/base/digest/digest.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/event.h"
 #include "shim/model/calls.h"
+#include "shim/model/event.h"
 #include "shim/runtime/memory.h"
 
 namespace resil::touch {

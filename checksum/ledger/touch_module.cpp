@@ -8,12 +8,12 @@
 #include "checksum/ledger/touch.h"
 #include "checksum/messages.h"
 #include "shim/base/own_stack.h"
-#include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/call/site_text.h"
 #include "shim/config/config.h"
 #include "shim/model/calls.h"
+#include "shim/model/event.h"
 #include "shim/report/finding.h"
 
 namespace resil::touch {

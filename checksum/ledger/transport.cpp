@@ -18,8 +18,6 @@
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/token.h"
 #include "checksum/ledger/transport_internal.h"
-#include "shim/abi/backend.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/runtime/memory.h"
@@ -31,12 +29,11 @@ namespace {
 Peer* dirty_first;
 uint32_t dirty_count;  // these two are written under the lock, and glanced at without it
 uint64_t oldest;  // ticks; 0: nobody is dirty
-Incoming* ring;
-uint64_t ring_requests[kReceiveRing];
-uint32_t ring_head;
+Incoming* incoming;
+uint64_t incoming_requests[kReceiveRing];
+constinit mailbox::Inbox<Incoming> inbox;
 std::atomic<bool> started;  // asked without the token, too
 uint64_t sent_by_messages;  // records
-bool survives;  // this job goes on after the death of a rank
 uint64_t next_look;  // ticks
 TokenWords token;  // who may touch the communicator now
 
@@ -92,11 +89,6 @@ bool flush_with_token(Peer& to) {
   return send_held(to);
 }
 
-bool post_receive(uint32_t index) {
-  return backend->receive(private_comm(), &ring[index], sizeof(Incoming), ring::kAnySource, kTag,
-                          &ring_requests[index]);
-}
-
 /// With the token: a message that only carries a header. False: no memory now.
 bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_hold) {
   Page* page;
@@ -125,7 +117,7 @@ bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_ho
   const uint64_t now = ticks();
   if (now < next_look) return;
   next_look = now + old_ticks;
-  const int count = backend->failures->acknowledge_dead(private_comm(), kMost, dead);
+  const int count = mailbox::acknowledge_dead(kMost, dead);
   for (int i = 0; i < count; ++i)
     if (Peer* peer = peer_find(dead[i]); peer != nullptr && !peer->gone) {
       if (peer->in.is_open()) take_stream(thread, *peer, UINT32_MAX);
@@ -185,8 +177,8 @@ void serve_asked() {
 }  // namespace
 
 bool transport_create() {
-  ring = memory::map_array<Incoming>(kReceiveRing);
-  if (ring == nullptr) return false;
+  incoming = memory::map_array<Incoming>(kReceiveRing);
+  if (incoming == nullptr) return false;
   Page* first;
   {
     Guard guard;
@@ -198,15 +190,8 @@ bool transport_create() {
 }
 
 bool transport_start() {
-  for (uint32_t i = 0; i < kReceiveRing; ++i)
-    if (!post_receive(i)) return false;
-  survives = job_survives();
-  started = true;
-  return true;
-}
-
-bool request_over(uint64_t* request, bool* failed) {
-  return survives ? backend->failures->is_over(request, failed) : backend->test(request);
+  started = inbox.open(kTag, incoming, incoming_requests, kReceiveRing);
+  return started;
 }
 
 void transport_stop() {
@@ -218,7 +203,7 @@ void transport_stop() {
       continue;
     }
     started = false;
-    for (uint32_t i = 0; i < kReceiveRing; ++i) backend->messages->cancel(&ring_requests[i]);
+    inbox.close();
     reap(true);
     return;
   }
@@ -343,17 +328,17 @@ void transport_poll(Thread& thread, uint32_t messages) {
     Token mine;
     bool failed = false;
     if (!mine || !started) break;
-    if (!request_over(&ring_requests[ring_head], &failed)) {
+    if (!inbox.has_come(&failed)) {
       if (failed) [[unlikely]]
         look_for_dead(thread);
       break;
     }
     // Within the token: batches of one rank must be taken in order. Handlers may post, nothing else.
-    if (!failed) take(thread, ring[ring_head]);
+    const Incoming& message = inbox.message();
+    if (!failed) take(thread, message);
     __atomic_store_n(&messages_taken, messages_taken + 1, __ATOMIC_RELAXED);  // one writer: the token's holder
-    Peer* creditor = failed ? nullptr : peer_find(ring[ring_head].header.source);
-    if (!post_receive(ring_head)) started = false;
-    ring_head = (ring_head + 1) % kReceiveRing;
+    Peer* creditor = failed ? nullptr : peer_find(message.header.source);
+    if (!inbox.again()) started = false;
     if (creditor != nullptr) {
       give_credit(*creditor);
       send_held(*creditor);

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "checksum/ledger/ledger_internal.h"
-#include "shim/runtime/private_tags.h"
+#include "shim/runtime/mailbox.h"
 
 namespace resil::ledger {
 
@@ -28,10 +28,6 @@ void launch(Page* page, Peer& to);
 /// With the token: takes pages back whose messages are out.
 void reap(bool now = false);
 bool anything_in_flight();
-
-// --- transport.cpp -----------------------------------------------------------------------------------------------
-/// Like Backend::test; in a job that goes on after the death of a rank, one that failed is over, too.
-bool request_over(uint64_t* request, bool* failed);
 
 // --- arrivals.cpp, all with the token ----------------------------------------------------------------------------
 /// A message, after what its sender had put into its stream before.

@@ -9,12 +9,12 @@
 #include "checksum/p2p/p2p.h"
 #include "shim/abi/backend.h"
 #include "shim/abi/handler_change.h"
-#include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/event.h"
 #include "shim/model/request_class.h"
-#include "shim/model/view.h"
 #include "shim/runtime/progress.h"
+#include "shim/tables/buffer_view.h"
 
 namespace resil::p2p {
 

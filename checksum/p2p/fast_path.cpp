@@ -18,7 +18,9 @@
 #include "checksum/p2p/receive_queue.h"
 #include "shim/abi/backend.h"
 #include "shim/base/bit_cast.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
+#include "shim/runtime/accelerators/host_memory.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::p2p {
 

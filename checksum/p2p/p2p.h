@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "checksum/ledger/ledger_internal.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/model/view.h"
 
 namespace resil {

@@ -10,6 +10,7 @@
 #include "shim/base/spinlock.h"
 #include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::p2p {
 

@@ -3,8 +3,8 @@
 // What the arguments of a receiving call say of its receive. For receives.cpp only.
 #pragma once
 
-#include "shim/call/event.h"
-#include "shim/model/view.h"
+#include "shim/model/event.h"
+#include "shim/tables/buffer_view.h"
 
 namespace resil::p2p {
 

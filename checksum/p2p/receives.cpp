@@ -22,10 +22,11 @@
 #include "checksum/p2p/receive_side.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
-#include "shim/call/event.h"
 #include "shim/call/runtime.h"
+#include "shim/model/event.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/staged.h"
+#include "shim/tables/buffer_view.h"
 #include "shim/tables/tables.h"
 
 namespace resil::p2p {

@@ -10,9 +10,10 @@
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/runtime/pool.h"
 #include "shim/runtime/staged.h"
+#include "shim/tables/buffer_view.h"
 #include "shim/tables/tables.h"
 
 namespace resil::p2p {

@@ -8,7 +8,8 @@
 
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
+#include "shim/tables/buffer_view.h"
 
 namespace resil::record {
 

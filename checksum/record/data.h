@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "checksum/record/format.h"
-#include "shim/model/flat_transfer.h"
+#include "shim/tables/flat_transfer.h"
 
 namespace resil {
 struct Event;

@@ -18,12 +18,10 @@
 #include "checksum/record/messages.h"
 #include "checksum/record/sites.h"
 #include "checksum/record/sources.h"
-#include "detectors/dump/symbols.h"
 #include "shim/base/bit_cast.h"
 #include "shim/base/clock.h"
 #include "shim/base/own_stack.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/site_text.h"
 #include "shim/call/thread.h"
@@ -33,6 +31,9 @@
 #include "shim/report/log.h"
 #include "shim/report/own_files.h"
 #include "shim/report/report.h"
+#include "shim/runtime/mailbox.h"
+#include "shim/runtime/stacks/symbols.h"
+#include "shim/tables/buffer_view.h"
 
 namespace resil::record {
 
@@ -62,7 +63,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
 
 /// The program's frames from the call site on, three to a line.
 void add_backtrace(Finding& finding, uint64_t site) {
-  static dump::Symbols symbols;  // 14 KiB; one finding a process
+  static stacks::Symbols symbols;  // 14 KiB; one finding a process
   Backtrace trace = {site, 0, {}};
   _Unwind_Backtrace(visit, &trace);
   symbols.reset();
@@ -280,7 +281,7 @@ void went_on() {
 /// here changed on the way, or in this rank's memory.
 static bool nobody_went_on(const Event* e, const PerThread& t) {
   if (!mode.stops || e == nullptr || (traits_of(e->id) & (kFile | kWindow | kSync)) || runtime.directory[0] == 0 ||
-      runtime.local_size != runtime.size || private_comm() == 0 || inputs_left.load(std::memory_order_relaxed) != 0 ||
+      runtime.local_size != runtime.size || !mailbox::is_open() || inputs_left.load(std::memory_order_relaxed) != 0 ||
       counts.unforced != 0 || counts.unread != 0 || counts.lost != 0 || mode.native || t.unsure ||
       (mode.multiple && threads_seen() > 1))
     return false;
@@ -299,7 +300,7 @@ uint64_t clock_reads() {
 }
 
 void function_text(uint64_t site, char* name, size_t bytes) {
-  static dump::Symbols symbols;
+  static stacks::Symbols symbols;
   static SpinLock lock;  // threads that differ at the same moment: rare, and off the call path
   char line[300];
   {

@@ -9,12 +9,13 @@
 #include "checksum/record/divergence.h"
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/model/request_class.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/progress.h"
 #include "shim/runtime/staged.h"
+#include "shim/tables/tables.h"
 
 #include <cstdio>
 
@@ -83,10 +84,10 @@ bool post_matched(Event& e, PerThread& t, Call& call) {
     counts.forced += 1;
     return backend->replay->receive(e, match.source, match.tag, &e.result);
   }
-  if (reading == Reading::kCut || reading == Reading::kDamaged || private_comm() == 0) return false;
+  if (reading == Reading::kCut || reading == Reading::kDamaged || !mailbox::is_open()) return false;
   // It never got a message: nor may it now.
   counts.forced += 1;
-  return backend->replay->receive_nothing(e, private_comm(), tags::kNobody[0], &e.result);
+  return mailbox::receive_from_nobody(e, &e.result);
 }
 
 bool receive(Event& e, PerThread& t, Call& call) {

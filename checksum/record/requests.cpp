@@ -11,6 +11,7 @@
 #include "shim/model/calls.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/pool.h"
+#include "shim/tables/buffer_view.h"
 #include "shim/tables/tables.h"
 
 namespace resil::record {

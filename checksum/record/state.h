@@ -12,7 +12,8 @@
 #include "checksum/record/reader.h"
 #include "checksum/record/writer.h"
 #include "shim/base/hash.h"
-#include "shim/call/event.h"
+#include "shim/call/stages.h"
+#include "shim/model/event.h"
 
 namespace resil::record {
 

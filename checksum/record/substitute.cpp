@@ -10,7 +10,7 @@
 #include "checksum/record/state.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/attach.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/pool.h"
 #include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
@@ -48,8 +48,7 @@ Substitute* find(uint64_t handle) {
 int post(Substitute& s, const Match& match, bool nothing) {
   s.posted = true;
   s.done = false;
-  if (nothing)
-    return backend->replay->post(private_comm(), s.buffer, 0, s.type, 0, tags::kNobody[0].value(), &s.request);
+  if (nothing) return mailbox::post_nobody(s.buffer, s.type, &s.request);
   return backend->replay->post(s.comm, s.buffer, s.count, s.type, match.source, match.tag, &s.request);
 }
 
@@ -101,7 +100,7 @@ bool substitute_start(Event& e, PerThread& t, Call& call) {
     const bool found = reading == Reading::kItem && !(match.flags & kCompletionCancelled) && match.source >= 0;
     const bool freed = reading == Reading::kItem && (match.flags & kCompletionFreed);
     const bool nothing =
-        !found && !freed && (reading == Reading::kItem || reading == Reading::kEnd) && private_comm() != 0;
+        !found && !freed && (reading == Reading::kItem || reading == Reading::kEnd) && mailbox::is_open();
     if (found || nothing) {
       counts.forced += 1;
       e.result = post(*s, match, nothing);

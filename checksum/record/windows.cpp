@@ -6,6 +6,7 @@
 #include "checksum/record/state.h"
 #include "shim/base/spinlock.h"
 #include "shim/runtime/pool.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::record {
 

@@ -15,8 +15,8 @@
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/call/thread.h"
+#include "shim/model/event.h"
 #include "shim/report/log.h"
 
 namespace resil::rma {

@@ -9,11 +9,11 @@
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/call/thread.h"
-#include "shim/model/view.h"
+#include "shim/model/event.h"
 #include "shim/runtime/looked_at.h"
 #include "shim/runtime/memory.h"
+#include "shim/tables/buffer_view.h"
 
 namespace resil::rma {
 

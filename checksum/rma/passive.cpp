@@ -14,9 +14,9 @@
 #include "checksum/rma/workspace.h"
 #include "shim/abi/backend.h"
 #include "shim/base/digest/digest.h"
-#include "shim/call/event.h"
 #include "shim/call/site_text.h"
 #include "shim/model/calls.h"
+#include "shim/model/event.h"
 #include "shim/report/log.h"
 
 namespace resil::rma {

@@ -12,11 +12,11 @@
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
 #include "shim/base/own_stack.h"
-#include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/call/site_text.h"
 #include "shim/call/thread.h"
 #include "shim/model/calls.h"
+#include "shim/model/event.h"
 #include "shim/report/finding.h"
 #include "shim/report/log.h"
 

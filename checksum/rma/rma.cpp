@@ -8,9 +8,9 @@
 
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/call/site_text.h"
 #include "shim/call/thread.h"
+#include "shim/model/event.h"
 #include "shim/model/view.h"
 
 namespace resil::rma {

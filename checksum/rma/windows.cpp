@@ -11,7 +11,7 @@
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/report/log.h"
 #include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"

@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include "detectors/dump/describe.h"
-#include "detectors/dump/symbols.h"
 #include "detectors/dump/threads.h"
 #include "shim/base/safe_text.h"
+#include "shim/runtime/stacks/symbols.h"
 
 namespace resil::dump {
 

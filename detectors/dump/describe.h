@@ -7,12 +7,14 @@
 #include <cstdint>
 
 #include "detectors/dump/record_copy.h"
-#include "detectors/dump/symbols.h"
 #include "shim/base/safe_text.h"
 #include "shim/model/describe.h"
 #include "shim/ring/ring_format.h"
+#include "shim/runtime/stacks/symbols.h"
 
 namespace resil::dump {
+
+using namespace stacks;
 
 /// When the dump is made, and how ticks become seconds.
 struct Moment {

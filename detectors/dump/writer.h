@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "detectors/dump/content.h"
-#include "detectors/dump/symbols.h"
 #include "detectors/dump/threads.h"
+#include "shim/runtime/stacks/symbols.h"
 
 namespace resil::dump {
 

@@ -8,16 +8,15 @@
 
 #include <atomic>
 
-#include "shim/abi/backend.h"
-#include "shim/call/attach.h"
-#include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
+#include "shim/model/event.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
 #include "shim/report/message.h"
+#include "shim/runtime/mailbox.h"
 
 namespace resil::messages::example {
 
@@ -57,10 +56,10 @@ bool enabled() { return config_integer("RESIL_EXAMPLE") != 0; }
 void before_init() { slot = thread_slot(); }
 
 // 4. After the real MPI_Init. MPI is usable here and in the other hooks through `backend` only (the next PMPI_ layer),
-// and messages of resil's own go over the private communicator, if there is one: where some rank runs without resil
-// there is none, and the module must do without. After MPI_Init only point-to-point and nonblocking calls are allowed.
+// and messages of resil's own go through the mailbox, if it is open: where some rank runs without resil it is not, and
+// the module must do without. After MPI_Init only point-to-point and nonblocking calls are allowed.
 void after_init() {
-  if (private_comm() == 0) {
+  if (!mailbox::is_open()) {
     add_note(messages::example::no_communicator);
     return;
   }
@@ -68,8 +67,8 @@ void after_init() {
   const int right = (runtime.rank + 1) % runtime.size, left = (runtime.rank + runtime.size - 1) % runtime.size;
   int token = runtime.rank, received = -1;
   uint64_t requests[2];
-  if (!backend->receive(private_comm(), &received, sizeof(received), left, tags::kExample[0], &requests[0]) ||
-      !backend->send(private_comm(), &token, sizeof(token), right, tags::kExample[0], &requests[1])) {
+  if (!mailbox::receive(&received, sizeof(received), left, tags::kExample[0], &requests[0]) ||
+      !mailbox::send(&token, sizeof(token), right, tags::kExample[0], &requests[1])) {
     add_note(messages::example::refused);
     return;
   }

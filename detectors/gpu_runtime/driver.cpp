@@ -8,41 +8,43 @@
 
 #include <atomic>
 
+#include "shim/runtime/accelerators/cuda_api.h"
+#include "shim/runtime/accelerators/hip_api.h"
+
 namespace resil::gpu_runtime {
 
 namespace {
 
-constinit Driver drivers[2];
-constinit std::atomic<int> state[2];  // 0 not looked for, 1 being filled, 2 there
+constexpr unsigned kApis = 3;  // by Api
+constinit Driver drivers[kApis];
+constinit std::atomic<int> state[kApis];  // 0 not looked for, 1 being filled, 2 there
 
-template <class F>
-void take(void* library, F& function, const char* name, const char* older = nullptr) {
-  void* found = dlsym(library, name);
-  if (found == nullptr && older != nullptr) found = dlsym(library, older);
-  function = reinterpret_cast<F>(found);
+/// A function whose addresses in device memory are integers, by one that has them as pointers: the same registers.
+template <class To, class From>
+void as_pointers(To& to, From from) {
+  to = reinterpret_cast<To>(reinterpret_cast<void*>(from));
 }
 
-/// The names are those that <cuda.h> gives the functions today; older drivers export them under the second name only.
-bool fill_cuda(Driver& d) {
-  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+template <class Functions>
+bool fill_common(Driver& d, void* library, Functions& found) {
   if (library == nullptr) return false;
-  take(library, d.stream_synchronize, "cuStreamSynchronize");
-  take(library, d.stream_query, "cuStreamQuery");
-  take(library, d.event_synchronize, "cuEventSynchronize");
-  take(library, d.event_query, "cuEventQuery");
-  take(library, d.device_synchronize, "cuCtxSynchronize");
-  take(library, d.is_capturing, "cuStreamIsCapturing");
-  take(library, d.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
-  take(library, d.write_value, "cuStreamWriteValue64_v2", "cuStreamWriteValue64");
-  take(library, d.fill, "cuMemsetD32Async");
-  take(library, d.register_host, "cuMemHostRegister_v2");
-  take(library, d.device_pointer, "cuMemHostGetDevicePointer_v2");
-  take(library, d.allocate, "cuMemAlloc_v2");
-  take(library, d.stream_id, "cuStreamGetId");
-  take(library, d.current_context, "cuCtxGetCurrent");
-  take(library, d.push_context, "cuCtxPushCurrent_v2");
-  take(library, d.pop_context, "cuCtxPopCurrent_v2");
-  take(library, d.stream_context, "cuStreamGetCtx");
+  gpu::look_up(library, &found);
+  static_cast<gpu::DriverFunctions&>(d) = found;
+  as_pointers(d.write_value, found.write_value);
+  as_pointers(d.fill, found.fill);
+  as_pointers(d.device_pointer, found.host_device_pointer);
+  as_pointers(d.allocate, found.allocate);
+  return true;
+}
+
+bool fill_cuda(Driver& d) {
+  gpu::cuda::Functions found = {};
+  if (!fill_common(d, dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), found)) return false;
+  d.stream_id = found.stream_id;
+  d.current_context = found.context_current;
+  d.push_context = found.context_push;
+  d.pop_context = found.context_pop;
+  d.stream_context = found.stream_context;
   return d.current_context != nullptr && d.push_context != nullptr && d.pop_context != nullptr &&
          d.stream_context != nullptr;
 }
@@ -52,28 +54,17 @@ bool fill_hip(Driver& d, const void* inside) {
   void* library = nullptr;
   if (inside != nullptr && dladdr(inside, &info) != 0 && info.dli_fname != nullptr)
     library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return false;
-  take(library, d.stream_synchronize, "hipStreamSynchronize");
-  take(library, d.stream_query, "hipStreamQuery");
-  take(library, d.event_synchronize, "hipEventSynchronize");
-  take(library, d.event_query, "hipEventQuery");
-  take(library, d.device_synchronize, "hipDeviceSynchronize");
-  take(library, d.is_capturing, "hipStreamIsCapturing");
-  take(library, d.exchange_capture_mode, "hipThreadExchangeStreamCaptureMode");
-  take(library, d.write_value, "hipStreamWriteValue64");
-  take(library, d.fill, "hipMemsetD32Async");
-  take(library, d.register_host, "hipHostRegister");
-  take(library, d.device_pointer, "hipHostGetDevicePointer");
-  take(library, d.allocate, "hipMalloc");
-  take(library, d.get_device, "hipGetDevice");
-  take(library, d.set_device, "hipSetDevice");
-  take(library, d.stream_device, "hipStreamGetDevice");
+  gpu::hip::Functions found = {};
+  if (!fill_common(d, library, found)) return false;
+  d.get_device = found.device_get;
+  d.set_device = found.device_set;
+  d.stream_device = found.stream_device;
   return d.get_device != nullptr && d.set_device != nullptr;
 }
 
 bool usable(const Driver& d) {
   return d.stream_query != nullptr && d.stream_synchronize != nullptr && d.event_query != nullptr &&
-         d.event_synchronize != nullptr && d.register_host != nullptr && d.device_pointer != nullptr &&
+         d.event_synchronize != nullptr && d.host_register != nullptr && d.device_pointer != nullptr &&
          (d.write_value != nullptr || d.fill != nullptr);
 }
 

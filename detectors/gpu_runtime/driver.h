@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the runtime checks ask of a driver: a few functions of libcuda, or the same ones of libamdhip64. The runtime's
-// own functions, found by dlsym on its handle: calls from here never come back through resil's names. Errors are the
-// runtime's numbers (both number alike where it matters here).
+// What the runtime checks ask of a driver: a few functions of libcuda, or the same ones of libamdhip64
+// (shim/runtime/accelerators/driver_functions.h). Errors are the runtime's numbers (both number alike where it matters
+// here).
 //
 // Application's threads only.
 #pragma once
 
 #include <cstdint>
 
+#include "shim/runtime/accelerators/driver_functions.h"
+#include "shim/runtime/accelerators/memory.h"
+
 namespace resil::gpu_runtime {
 
-enum class Api : uint8_t { kCuda, kHip };
-
-constexpr int kSuccess = 0, kNotInitialized = 3, kNoDevice = 100, kNotReady = 600, kNotSupported = 801;
+using gpu::Api;
+using gpu::kNotInitialized, gpu::kNotReady, gpu::kNotSupported;
+constexpr int kSuccess = 0, kNoDevice = 100;
 
 /// Stream handles with a meaning of their own; equal in CUDA and HIP.
 inline void* const kDefaultStream = nullptr;
@@ -22,23 +25,15 @@ inline void* const kPerThreadStream = reinterpret_cast<void*>(2);
 
 inline bool is_legacy(const void* stream) { return stream == kDefaultStream || stream == kLegacyStream; }
 
-/// Null members: this driver has no such function.
-struct Driver {
+/// Null members: this driver has no such function. Addresses in device memory are pointers here, as HIP has them.
+struct Driver : gpu::DriverFunctions {
   Api api;
-  int (*stream_synchronize)(void* stream);
-  int (*stream_query)(void* stream);
-  int (*event_synchronize)(void* event);
-  int (*event_query)(void* event);
-  int (*device_synchronize)();
-  int (*is_capturing)(void* stream, int* status);
-  int (*exchange_capture_mode)(int* mode);
   int (*write_value)(void* stream, void* address, uint64_t value, unsigned flags);
-  int (*fill)(void* address, unsigned value, uint64_t count, void* stream);  ///< 32-bit elements
-  int (*register_host)(void* address, uint64_t bytes, unsigned flags);
+  int (*fill)(void* address, unsigned value, size_t count, void* stream);  ///< 32-bit elements
   int (*device_pointer)(void** device, void* host, unsigned flags);
-  int (*allocate)(void** device, uint64_t bytes);
-  int (*stream_id)(void* stream, uint64_t* id);
+  int (*allocate)(void** device, size_t bytes);
   // CUDA
+  int (*stream_id)(void* stream, unsigned long long* id);
   int (*current_context)(void** context);
   int (*push_context)(void* context);
   int (*pop_context)(void** context);

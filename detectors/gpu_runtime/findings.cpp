@@ -30,7 +30,7 @@ namespace resil::gpu_runtime {
 
 namespace {
 
-constexpr const char* kApi[] = {"CUDA", "HIP"};
+constexpr const char* kApi[] = {"", "CUDA", "HIP"};
 constexpr const char* kWaitedFor[] = {"the stream's work", "the device's work", "the event", "the stream's work",
                                       "the event"};
 /// Findings of one function from one place: the first ones tell, the counts say the rest.

@@ -18,7 +18,7 @@ constexpr unsigned kEntries = 1024;
 constinit StreamEntry* table;
 constinit SpinLock lock;
 constinit unsigned used;  // entries ever used
-constinit std::atomic<bool> seen[2], per_thread[2];
+constinit std::atomic<bool> seen[3], per_thread[3];  // by Api
 
 /// Room is had on first use; a process without a device has none.
 bool room() {

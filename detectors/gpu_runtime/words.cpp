@@ -102,7 +102,7 @@ bool registered(const Driver& driver, Arena& arena) {
   {
     Relaxed relaxed(driver);
     good = driver.device_pointer(&device, arena.lines, 0) == kSuccess ||
-           driver.register_host(arena.lines, kSlots * sizeof(Line), kPortableMapped) == kSuccess;
+           driver.host_register(arena.lines, kSlots * sizeof(Line), kPortableMapped) == kSuccess;
   }
   if (good) {
     SpinGuard guard(arena.lock);

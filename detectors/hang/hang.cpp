@@ -13,10 +13,10 @@
 #include "detectors/hang/slots/writer.h"
 #include "detectors/hang/verdict/note.h"
 #include "shim/call/attach.h"
-#include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/model/event.h"
 #include "shim/report/json.h"
 #include "shim/ring/segment.h"
 

@@ -4,13 +4,13 @@
 
 #include <limits.h>
 
-#include "detectors/recorder/recorder.h"
 #include "shim/base/bit_cast.h"
 #include "shim/base/version.h"
 #include "shim/call/attach.h"
 #include "shim/call/inside_mpi.h"
 #include "shim/call/registry.h"
 #include "shim/call/thread.h"
+#include "shim/call/user_records.h"
 
 #pragma GCC visibility push(default)
 extern "C" {

@@ -8,8 +8,8 @@
 
 #include "shim/abi/backend.h"
 #include "shim/base/clock.h"
-#include "shim/call/attach.h"
 #include "shim/call/thread.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/progress.h"
 
 namespace resil::spr {
@@ -22,8 +22,7 @@ bool Messages::post(bool receive, void* data, size_t bytes, int peer, PrivateTag
     const size_t piece = bytes < kPiece ? bytes : kPiece;
     uint64_t request;
     if (!memory::grow_array(&list_, &room_, count_ + 1, 64u) ||
-        !(receive ? backend->receive(private_comm(), at, piece, peer, tag, &request)
-                  : backend->send(private_comm(), at, piece, peer, tag, &request))) {
+        !(receive ? mailbox::receive(at, piece, peer, tag, &request) : mailbox::send(at, piece, peer, tag, &request))) {
       failed_ = true;
       return false;
     }

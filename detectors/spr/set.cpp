@@ -14,6 +14,7 @@
 #include "shim/call/runtime.h"
 #include "shim/report/log.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/mailbox.h"
 
 namespace resil::spr {
 
@@ -113,7 +114,7 @@ void release(Set& set) {
 
 int set_create(const char* name, const int* members, int count) {
   if (settings.method == Method::kOff) return -1;
-  if (!runtime_has_world() || (private_comm() == 0)) {
+  if (!runtime_has_world() || !mailbox::is_open()) {
     add_note(text::no_private_communicator);
     return -1;
   }

@@ -3,11 +3,7 @@
 // CUDA by its driver's library. The driver serves all runtimes in the process, static or shared; its functions set no
 // error that the program's cudaGetLastError would see.
 
-#include <dlfcn.h>
-
-#include <cstring>
-
-#include "pipeline/gpu/device.h"
+#include "pipeline/gpu/driver_common.h"
 #include "shim/runtime/accelerators/cuda_api.h"
 
 namespace resil::gpu {
@@ -17,29 +13,7 @@ namespace {
 cuda::Functions functions;
 Once found;
 
-template <class Function>
-void look_up(void* library, const char* name, Function** to) {
-  *to = reinterpret_cast<Function*>(dlsym(library, name));
-}
-
-bool ready() {
-  void* library = runtime_library(kCudaRuntime);
-  return library != nullptr && found.get([library] {
-#define X(member, symbol, arguments) look_up(library, #symbol, &functions.member);
-    RESIL_CUDA_NEEDED(X)
-    RESIL_CUDA_OPTIONAL(X)
-#undef X
-    if (functions.primary_release == nullptr) look_up(library, "cuDevicePrimaryCtxRelease", &functions.primary_release);
-    if (functions.ipc_open == nullptr) look_up(library, "cuIpcOpenMemHandle", &functions.ipc_open);
-    if (functions.device_uuid == nullptr)  // before 11.4; tells no MIG instances apart
-      look_up(library, "cuDeviceGetUuid", &functions.device_uuid);
-    bool all = true;
-#define X(member, symbol, arguments) all = all && functions.member != nullptr;
-    RESIL_CUDA_NEEDED(X)
-#undef X
-    return all;
-  });
-}
+bool ready() { return look_up_once<functions>(found, kCudaRuntime); }
 
 cuda::DevicePtr address_of(const void* memory) { return reinterpret_cast<cuda::DevicePtr>(memory); }
 
@@ -74,8 +48,6 @@ bool place(const Said& said, uintptr_t, Place* place) {
   return true;
 }
 
-/// Queries and allocations are forbidden to all threads while one captures a stream into a graph in the strictest mode,
-/// unless the thread says that its calls have nothing to do with it.
 int enter(const Device& device, Entered* entered) {
   *entered = {};
   void* current = nullptr;
@@ -86,24 +58,14 @@ int enter(const Device& device, Entered* entered) {
     if (result != 0) return result;
     entered->changed = true;
   }
-  entered->capture_mode = cuda::kCaptureRelaxed;
-  entered->exchanged =
-      functions.exchange_capture_mode != nullptr && functions.exchange_capture_mode(&entered->capture_mode) == 0;
+  leave_capture(functions, entered);
   return 0;
 }
 
 void leave(const Device&, const Entered& entered) {
-  int mode = entered.capture_mode;
-  if (entered.exchanged) functions.exchange_capture_mode(&mode);
+  enter_capture(functions, entered);
   void* popped = nullptr;
   if (entered.changed) functions.context_pop(&popped);
-}
-
-/// Before the program's work: kernels of resil's are short, and messages wait for them.
-int stream_create(void** stream) {
-  int least = 0, greatest = 0;
-  if (functions.priority_range == nullptr || functions.priority_range(&least, &greatest) != 0) greatest = 0;
-  return functions.stream_create(stream, cuda::kStreamNonBlocking, greatest);
 }
 
 int copy(void* to, const void* from, size_t bytes, bool up, void* stream) {
@@ -138,10 +100,6 @@ int copy_peer(const Device& to_device, void* to, const Device& from_device, cons
                              bytes, stream);
 }
 
-int launch(void* function, unsigned blocks, unsigned threads, unsigned shared, void* stream, void** arguments) {
-  return functions.launch(function, blocks, 1, 1, threads, 1, 1, shared, stream, arguments, nullptr);
-}
-
 int allocate(void** memory, size_t bytes) {
   cuda::DevicePtr pointer = 0;
   const int result = functions.allocate(&pointer, bytes);
@@ -157,33 +115,21 @@ int device_pointer(void** pointer, void* pinned) {
 }
 
 int ipc_export(uint8_t* handle, void* memory) {
-  if (functions.ipc_export == nullptr) return cuda::kNotSupported;
-  cuda::IpcHandle made = {};
+  if (functions.ipc_export == nullptr) return kNotSupported;
+  DriverIpcHandle made = {};
   const int result = functions.ipc_export(&made, address_of(memory));
   memcpy(handle, made.bytes, sizeof(made.bytes));
   return result;
 }
 
 int ipc_open(void** memory, const uint8_t* handle) {
-  if (functions.ipc_open == nullptr || functions.ipc_close == nullptr) return cuda::kNotSupported;
-  cuda::IpcHandle it;
+  if (functions.ipc_open == nullptr || functions.ipc_close == nullptr) return kNotSupported;
+  DriverIpcHandle it;
   memcpy(it.bytes, handle, sizeof(it.bytes));
   cuda::DevicePtr pointer = 0;
   const int result = functions.ipc_open(&pointer, it, cuda::kIpcLazyPeerAccess);
   *memory = reinterpret_cast<void*>(pointer);
   return result;
-}
-
-int device_uuid(uint8_t* uuid, int ordinal) {
-  if (functions.device_uuid == nullptr) return cuda::kNotSupported;
-  cuda::Uuid it = {};
-  const int result = functions.device_uuid(&it, ordinal);
-  memcpy(uuid, it.bytes, sizeof(it.bytes));
-  return result;
-}
-
-int device_reaches(int* can, int ordinal, int other) {
-  return functions.device_reaches == nullptr ? cuda::kNotSupported : functions.device_reaches(can, ordinal, other);
 }
 
 const char* error_name(int result) {
@@ -198,43 +144,23 @@ int version() {
 
 }  // namespace
 
-constinit const Driver cuda_driver = {
+constinit const Driver cuda_driver = with_common<functions>({
     .api = Api::kCuda,
     .ready = ready,
     .place = place,
     .enter = enter,
     .leave = leave,
-    .stream_create = stream_create,
-    .stream_destroy = [](void* stream) { return functions.stream_destroy(stream); },
-    .stream_wait = [](void* stream, void* event) { return functions.stream_wait(stream, event, 0); },
-    .event_create = [](void** event) { return functions.event_create(event, cuda::kEventNoTiming); },
-    .event_destroy = [](void* event) { return functions.event_destroy(event); },
-    .event_record = [](void* event, void* stream) { return functions.event_record(event, stream); },
-    .event_query = [](void* event) { return functions.event_query(event); },
     .copy = copy,
     .copy_2d = copy_2d,
     .copy_peer = copy_peer,
-    .pin =
-        [](void* memory, size_t bytes) {
-          return functions.host_register(memory, bytes, cuda::kRegisterPortable | cuda::kRegisterMapped);
-        },
-    .unpin = [](void* memory) { return functions.host_unregister(memory); },
     .device_pointer = device_pointer,
     .allocate = allocate,
     .release = [](void* memory) { return functions.release(address_of(memory)); },
-    .room = [](size_t* unused,
-               size_t* all) { return functions.room == nullptr ? cuda::kNotSupported : functions.room(unused, all); },
-    .module_load = [](void** module, const void* image) { return functions.module_load(module, image); },
-    .module_function = [](void** function, void* module,
-                          const char* name) { return functions.module_function(function, module, name); },
-    .launch = launch,
     .ipc_export = ipc_export,
     .ipc_open = ipc_open,
     .ipc_close = [](void* memory) { return functions.ipc_close(address_of(memory)); },
-    .device_uuid = device_uuid,
-    .device_reaches = device_reaches,
     .error_name = error_name,
     .version = version,
-};
+});
 
 }  // namespace resil::gpu

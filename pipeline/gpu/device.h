@@ -50,40 +50,42 @@ struct Place {
 };
 
 /// Results are the API's own; 0 is success in both, and HIP's other numbers are CUDA's (cuda_api.h). All but place()
-/// and version() are called between enter() and leave().
+/// and version() are called between enter() and leave(). Those without a default are each driver's own, the others are
+/// of driver_common.h.
 struct Driver {
   Api api;
   bool (*ready)();  ///< all functions have been found; looks the first time
   bool (*place)(const Said& said, uintptr_t address, Place* place);
   int (*enter)(const Device& device, Entered* entered);
   void (*leave)(const Device& device, const Entered& entered);
-  int (*stream_create)(void** stream);
-  int (*stream_destroy)(void* stream);
-  int (*stream_wait)(void* stream, void* event);
-  int (*event_create)(void** event);
-  int (*event_destroy)(void* event);
-  int (*event_record)(void* event, void* stream);
-  int (*event_query)(void* event);
+  int (*stream_create)(void** stream) = nullptr;
+  int (*stream_destroy)(void* stream) = nullptr;
+  int (*stream_wait)(void* stream, void* event) = nullptr;
+  int (*event_create)(void** event) = nullptr;
+  int (*event_destroy)(void* event) = nullptr;
+  int (*event_record)(void* event, void* stream) = nullptr;
+  int (*event_query)(void* event) = nullptr;
   int (*copy)(void* to, const void* from, size_t bytes, bool up, void* stream);
   int (*copy_2d)(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows, bool up,
                  void* stream);
   int (*copy_peer)(const Device& to_device, void* to, const Device& from_device, const void* from, size_t bytes,
                    void* stream);
-  int (*pin)(void* memory, size_t bytes);
-  int (*unpin)(void* memory);
+  int (*pin)(void* memory, size_t bytes) = nullptr;
+  int (*unpin)(void* memory) = nullptr;
   int (*device_pointer)(void** pointer, void* pinned);
   int (*allocate)(void** memory, size_t bytes);
   int (*release)(void* memory);
-  int (*room)(size_t* unused, size_t* all);
-  int (*module_load)(void** module, const void* image);
-  int (*module_function)(void** function, void* module, const char* name);
-  int (*launch)(void* function, unsigned blocks, unsigned threads, unsigned shared, void* stream, void** arguments);
+  int (*room)(size_t* unused, size_t* all) = nullptr;
+  int (*module_load)(void** module, const void* image) = nullptr;
+  int (*module_function)(void** function, void* module, const char* name) = nullptr;
+  int (*launch)(void* function, unsigned blocks, unsigned threads, unsigned shared, void* stream,
+                void** arguments) = nullptr;
   // Memory of other processes. Null functions: the driver has none. Handles are 64 bytes in both APIs, UUIDs 16.
   int (*ipc_export)(uint8_t* handle, void* memory);
   int (*ipc_open)(void** memory, const uint8_t* handle);
   int (*ipc_close)(void* memory);
-  int (*device_uuid)(uint8_t* uuid, int ordinal);
-  int (*device_reaches)(int* can, int ordinal, int other);
+  int (*device_uuid)(uint8_t* uuid, int ordinal) = nullptr;
+  int (*device_reaches)(int* can, int ordinal, int other) = nullptr;
   const char* (*error_name)(int result);
   int (*version)();  ///< 0: not known
 };

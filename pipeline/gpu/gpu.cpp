@@ -132,7 +132,7 @@ State event_query(Device& device, EventHandle event) {
   Inside inside(device);
   if (!inside.good()) return State::kFailed;
   const int result = device.driver->event_query(event_of(event));
-  return result == cuda::kNotReady ? State::kPending : inside.check(result) ? State::kDone : State::kFailed;
+  return result == kNotReady ? State::kPending : inside.check(result) ? State::kDone : State::kFailed;
 }
 
 // --- Copies ---

@@ -9,8 +9,8 @@
 
 #include "pipeline/reduction/blocking.h"
 #include "shim/abi/backend.h"
-#include "shim/call/attach.h"
 #include "shim/call/flight.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/progress.h"
 #include "shim/tables/tables.h"
 
@@ -39,7 +39,7 @@ template <class Over>
   for (Wait wait(thread, crowded ? kCrowdedPace : kPace);; wait.pause()) {
     if (wait.rounds() == kIdleRounds)
       flight::hop(thread, names[static_cast<unsigned>(what)], comm_world_rank(comm, rank), 0);
-    if (wait.rounds() != 0) backend->collectives->progress(private_comm());
+    if (wait.rounds() != 0) mailbox::let_mpi_progress();
     for (int i = 0; i < (crowded ? 1 : kLooks); ++i) {
       if (over()) return;
       relax();

@@ -6,8 +6,8 @@
 
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
-#include "shim/call/event.h"
 #include "shim/call/runtime.h"
+#include "shim/model/event.h"
 #include "shim/tables/tables.h"
 
 namespace resil::reduction {

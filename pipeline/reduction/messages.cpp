@@ -11,8 +11,8 @@
 #include "pipeline/reduction/blocking.h"
 #include "pipeline/reduction/wire.h"
 #include "shim/abi/backend.h"
-#include "shim/call/attach.h"
 #include "shim/ring/ring_format.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/tables/tables.h"
 
 namespace resil::reduction {
@@ -196,7 +196,7 @@ void messages_prepare() { wire_prepare(); }
 
 bool messages_serve(const Call& c) {
   // In a job that goes on after the death of a rank, MPI's own collectives tell it, and the program can revoke them.
-  if (private_comm() == 0 || job_survives() || (c.info->ring->flags & 1) != 0 || c.info->size < 0) return false;
+  if (!mailbox::is_open() || job_survives() || (c.info->ring->flags & 1) != 0 || c.info->size < 0) return false;
   const int64_t ranks = c.remote > c.size ? c.remote : c.size;
   const int64_t cells = kLargestPiece / static_cast<int64_t>(c.operand.cell);
   return part_of(c) <= cells / ranks;

@@ -12,10 +12,10 @@
 
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/ring/node_memory.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/tables/tables.h"
 
 namespace resil::reduction {
@@ -186,7 +186,7 @@ void node_connect() {
 bool node_is_crowded() { return crowded; }
 
 NodeGroup* node_group(const Call& c) {
-  if (c.inter() || c.size > kNodeRanks || private_comm() == 0 || job_survives()) return nullptr;
+  if (c.inter() || c.size > kNodeRanks || !mailbox::is_open() || job_survives()) return nullptr;
   const uint32_t index = c.info->index;
   const bool in_table = c.info->size >= 0 && index < sizeof(known) / sizeof(known[0]);
   const uint64_t generation = uint64_t{c.info->ring->generation} << 1 | 1;

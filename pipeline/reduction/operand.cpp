@@ -8,11 +8,11 @@
 #include <cstring>
 
 #include "shim/abi/backend.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
-#include "shim/model/datatype/type_map.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/tables/freed.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::reduction {
 
@@ -155,28 +155,18 @@ bool readable(const Operand& o, const void* buffer, int64_t count) {
 uint64_t cell_type(const Operand& o) { return o.plain ? o.type_handle : 0; }
 int64_t cell_count(const Operand& o, int64_t count) { return o.plain ? count : count * static_cast<int64_t>(o.cell); }
 
-/// By a message to this rank itself: on the private communicator, where no receive of the program's can take it, with a
-/// tag of its own, so that no other thread's copy can.
-void copy(const void* from, int64_t from_count, uint64_t from_type, void* to, int64_t to_count, uint64_t to_type) {
-  static uint32_t copies;
-  const PrivateTag tag = tags::kCopy[__atomic_fetch_add(&copies, 1, __ATOMIC_RELAXED)];
-  const uint64_t own = private_comm();
-  backend->collectives->copy(own != 0 ? own : backend->comm_self(), from, from_count, from_type, to, to_count, to_type,
-                             own != 0 ? runtime.rank : 0, tag);
-}
-
 }  // namespace
 
 void load(const Operand& o, const void* buffer, int64_t first, int64_t count, char* cells) {
   const char* from = static_cast<const char*>(buffer) + first * o.extent;
-  if (!readable(o, from, count)) copy(from, count, o.type_handle, cells, cell_count(o, count), cell_type(o));
+  if (!readable(o, from, count)) mailbox::copy(from, count, o.type_handle, cells, cell_count(o, count), cell_type(o));
   else if (o.plain) memcpy(cells, from, static_cast<size_t>(count) * o.cell);
   else type_pack(*o.map, from, count, 0, static_cast<uint64_t>(count) * o.cell, cells);
 }
 
 void store(const Operand& o, void* buffer, int64_t first, int64_t count, const char* cells) {
   char* to = static_cast<char*>(buffer) + first * o.extent;
-  if (!readable(o, to, count)) copy(cells, cell_count(o, count), cell_type(o), to, count, o.type_handle);
+  if (!readable(o, to, count)) mailbox::copy(cells, cell_count(o, count), cell_type(o), to, count, o.type_handle);
   else if (o.plain) memcpy(to, cells, static_cast<size_t>(count) * o.cell);
   else type_unpack(*o.map, to, count, 0, static_cast<uint64_t>(count) * o.cell, cells);
 }

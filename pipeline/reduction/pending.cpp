@@ -11,12 +11,12 @@
 #include "pipeline/reduction/counts.h"
 #include "pipeline/reduction/notes.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
-#include "shim/model/datatype/type_map.h"
+#include "shim/model/event.h"
 #include "shim/report/log.h"
 #include "shim/runtime/progress.h"
 #include "shim/tables/deferred_free.h"
 #include "shim/tables/tables.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::reduction {
 

@@ -9,10 +9,10 @@
 #include "pipeline/reduction/messages.h"
 #include "pipeline/reduction/pending.h"
 #include "pipeline/reduction/repeated.h"
-#include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
+#include "shim/model/event.h"
 #include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"
 

@@ -9,7 +9,7 @@
 #include "pipeline/reduction/by_node.h"
 #include "pipeline/reduction/kernel.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/runtime/memory.h"
 #include "shim/tables/tables.h"

@@ -8,8 +8,8 @@
 
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/attach.h"
 #include "shim/call/flight.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/progress.h"
 
 namespace resil::reduction {
@@ -82,8 +82,7 @@ bool wire_send(Thread& thread, const Key& key, int32_t world_rank, char* payload
   memset(message, 0, kHeadroom);
   memcpy(message, &header, sizeof(header));
   if (sending.count == sizeof(sending.requests) / sizeof(uint64_t)) wire_wait(thread, sending);
-  return backend->send(private_comm(), message, kHeadroom + bytes, world_rank, tag_of(key),
-                       &sending.requests[sending.count]) &&
+  return mailbox::send(message, kHeadroom + bytes, world_rank, tag_of(key), &sending.requests[sending.count]) &&
          (++sending.count, true);
 }
 
@@ -108,12 +107,12 @@ char* wire_receive(Thread& thread, const Key& key, int32_t world_rank, size_t by
       return fits ? room + kHeadroom : nullptr;
     }
     uint64_t message, size;
-    if (!backend->collectives->probe(private_comm(), world_rank, tag_of(key), &message, &size)) {
+    if (!mailbox::probe(world_rank, tag_of(key), &message, &size)) {
       wait.pause();
       continue;
     }
     char* memory = size == kHeadroom + bytes ? room : allocate(size);
-    if (!backend->collectives->take(message, memory, size)) return nullptr;
+    if (!mailbox::take(message, memory, size)) return nullptr;
     if (size >= kHeadroom && header_of(memory).key == key) [[likely]] {
       if (memory == room) return room + kHeadroom;
       release(memory);

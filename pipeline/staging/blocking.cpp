@@ -16,8 +16,8 @@
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
 #include "shim/base/spinlock.h"
-#include "shim/call/event.h"
 #include "shim/call/thread.h"
+#include "shim/model/event.h"
 
 namespace resil::staging {
 

@@ -20,7 +20,7 @@ void end_blocking(const Event& event);
 /// The calling thread ends: a call that was left by longjmp may still be counted.
 void end_blocking_thread();
 
-/// May a thread be inside such a call? Asked after a send has been put into its lane: of a thread that begins one
+/// May a thread be inside such a call? Asked after a send has been put into its queue: of a thread that begins one
 /// afterwards, begin_blocking() finds the send.
 bool somebody_blocks();
 

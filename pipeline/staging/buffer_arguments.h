@@ -5,7 +5,7 @@
 
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
-#include "shim/model/flat_transfer.h"
+#include "shim/tables/flat_transfer.h"
 
 namespace resil::staging {
 

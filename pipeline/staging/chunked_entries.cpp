@@ -12,10 +12,10 @@
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
 #include "shim/base/clock.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/report/json.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/pool.h"
 #include "shim/runtime/staged.h"
 #include "shim/tables/request_overflow.h"
@@ -49,6 +49,7 @@ enum class NoteKind : uint32_t {
 struct Note {
   NoteKind kind;
   uint32_t number;
+  int32_t source;  ///< world rank
   Cut cut;
   uint64_t node;  ///< kWanted: the sender's (chunked_node)
   gpu::IpcHandle handle;  ///< kGranted, of the kind peer
@@ -84,15 +85,9 @@ struct {
   uint64_t sent, sent_bytes, received, received_bytes;
 } counts[2];  ///< wire, peer
 
-Note incoming[kNotes];
-uint64_t incoming_requests[kNotes];
-uint32_t incoming_head, note_receives = 1;
-bool posted_notes;
-
-bool post_note(uint32_t i) {
-  return backend->receive(private_comm(), &incoming[i], sizeof(Note), ring::kAnySource, kNoteTag,
-                          &incoming_requests[i]);
-}
+Note notes[kNotes];
+uint64_t note_requests[kNotes];
+constinit mailbox::Inbox<Note> inbox;
 
 /// What has left may be used again.
 void reap() {
@@ -113,8 +108,8 @@ bool tell(int32_t to, NoteKind kind, uint32_t number, const Cut& cut, uint64_t n
   reap();
   OutNote* out = note_pool.allocate();
   if (out == nullptr) return false;
-  out->note = {kind, number, cut, node, handle};
-  if (!backend->send(private_comm(), &out->note, sizeof(Note), to, kNoteTag, &out->request)) {
+  out->note = {kind, number, runtime.rank, cut, node, handle};
+  if (!mailbox::send(&out->note, sizeof(Note), to, kNoteTag, &out->request)) {
     note_pool.release(out);
     return false;
   }
@@ -172,11 +167,10 @@ bool post(Entry& entry) {
   entry.announcement = backend->request_null();
   for (uint64_t& request : entry.requests) request = backend->request_null();
   const uint32_t number = chunked_number(entry);
-  bool good = backend->receive(private_comm(), &entry.said, sizeof(entry.said), entry.from, chunked_tag(number, 0),
-                               &entry.announcement);
+  bool good =
+      mailbox::receive(&entry.said, sizeof(entry.said), entry.from, chunked_tag(number, 0), &entry.announcement);
   for (uint32_t i = 0; good && i < entry.cut.chunks; ++i)
-    good = backend->receive(private_comm(),
-                            entry.cut.peer != 0 ? static_cast<void*>(&entry.word) : entry.memory + entry.cut.begin(i),
+    good = mailbox::receive(entry.cut.peer != 0 ? static_cast<void*>(&entry.word) : entry.memory + entry.cut.begin(i),
                             entry.cut.wire(i), entry.from, chunked_tag(number, i + 1), &entry.requests[i]);
   if (!good) withdraw(entry);
   return good;
@@ -318,16 +312,12 @@ void take_note(const Note& note, int32_t from) {
 
 /// The next note, if it is here.
 bool take_one() {
-  uint64_t status[4] = {};
-  int flag = 0;
-  if (backend->messages->test(&incoming_requests[incoming_head], &flag, status) != 0 || flag == 0) return false;
-  StatusInfo info = {};
-  backend->messages->status_read(status, 0, &info);
-  const Note note = incoming[incoming_head];
-  posted_notes = post_note(incoming_head);
-  incoming_head = (incoming_head + 1) % note_receives;
-  take_note(note, info.source);
-  return posted_notes;
+  bool failed = false;
+  if (!inbox.is_open() || !inbox.has_come(&failed)) return false;
+  const Note note = inbox.message();
+  inbox.again();
+  take_note(note, note.source);
+  return inbox.is_open();
 }
 
 }  // namespace
@@ -337,12 +327,9 @@ bool chunked_usable() {
     return usable == Usable::kYes;
   const bool never = chunk_bytes == 0 || several_threads() || checking || job_survives() || staged_faults != nullptr ||
                      config_has("RESIL_MODE", "record") || config_has("RESIL_MODE", "verify");
-  if (!never && private_comm() == 0)  // MPI was initialised out of sight: perhaps later
+  if (!never && !mailbox::is_open())  // MPI was initialised out of sight: perhaps later
     return false;
-  usable = never ? Usable::kNo : Usable::kYes;
-  note_receives = kNotes;
-  for (uint32_t i = 0; usable == Usable::kYes && i < kNotes; ++i)
-    usable = (posted_notes = post_note(i)) ? Usable::kYes : Usable::kNo;
+  usable = !never && inbox.open(kNoteTag, notes, note_requests, kNotes) ? Usable::kYes : Usable::kNo;
   return usable == Usable::kYes;
 }
 
@@ -430,15 +417,14 @@ Entry* chunked_entry_numbered(uint32_t number) { return &entries[number]; }
 uint32_t chunked_number(const Entry& entry) { return static_cast<uint32_t>(&entry - entries); }
 
 void chunked_notes(Thread&) {
-  while (posted_notes && take_one()) {}
+  while (take_one()) {}
 }
 
 void chunked_end(Thread& thread) {
-  if (chunk_bytes == 0 || private_comm() == 0) return;
+  if (chunk_bytes == 0 || !mailbox::is_open()) return;
   finishing = true;
   // A rank that has taken no part may have been asked.
-  const bool only_asked = !posted_notes;
-  if (only_asked && !(posted_notes = post_note(0))) return;
+  if (!inbox.is_open() && !inbox.open(kNoteTag, notes, note_requests, 1)) return;
   // What is matched has been received. What is not never will be: its sender need not wait.
   for (Entry& entry : entries)
     if (entry.state == EntryState::kOpen && !given_up(entry) && entry.announced)
@@ -450,17 +436,14 @@ void chunked_end(Thread& thread) {
     return unanswered != 0;
   };
   do {
-    if (only_asked)
-      while (take_one()) {}
     advance(thread);
     chunked_notes(thread);
   } while (busy() && monotonic_seconds() < deadline);
-  for (uint32_t i = 0; i < (only_asked ? 1 : kNotes); ++i) backend->messages->cancel(&incoming_requests[i]);
+  inbox.close();
   for (Entry& entry : entries)
     if (entry.state != EntryState::kNone) withdraw(entry);
   for (Grant* held = grants; held != nullptr; held = held->next)
     if (held->free) chunked_peer_close(*held);
-  posted_notes = false;
   usable = Usable::kNo;
   chunked_granted = 0;
   reap();

@@ -8,19 +8,18 @@
 #include "pipeline/staging/chunked_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
-#include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/runtime/block_pool.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::staging {
 
 namespace {
-
-constexpr PrivateTag kOwnTag = tags::kStagingOwn[0];
 
 /// Messages that MPI_Mprobe has found to be heads, and that have not been received.
 struct Probed {
@@ -97,18 +96,8 @@ bool deliver(Entry& entry, Message& op, uint64_t bytes) {
     return type_unpack(*target.map, target.buffer, target.count, head, bytes - head, rest) == bytes - head;
   // A layout that only the library knows: it gives the head back, and takes all of it once more.
   const MessagePart part = {target.buffer, target.count, target.type};
-  uint64_t sending, receiving;
-  const int self = static_cast<int>(runtime.header->rank);
-  if (!backend->staging->pack_first(part, head, entry.memory) ||
-      backend->replay->post(private_comm(), target.buffer, target.count, target.type, self, kOwnTag.value(),
-                            &receiving) != 0)
-    return false;
-  if (!backend->send(private_comm(), entry.memory, bytes, self, kOwnTag, &sending)) {
-    backend->messages->cancel(&receiving);
-    return false;
-  }
-  const bool received = backend->messages->wait(&receiving, nullptr) == 0;
-  return backend->messages->wait(&sending, nullptr) == 0 && received;
+  return backend->staging->pack_first(part, head, entry.memory) &&
+         mailbox::copy(entry.memory, static_cast<int64_t>(bytes), 0, target.buffer, target.count, target.type);
 }
 
 /// Chunks can be copied to the device as they come, from where they come.

@@ -9,8 +9,8 @@
 #include "pipeline/staging/chunked_peer.h"
 #include "pipeline/staging/staging.h"
 #include "shim/abi/backend.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/pool.h"
 #include "shim/tables/tables.h"
 
@@ -90,8 +90,8 @@ bool advance_one(Sending& sending, bool wait) {
     if (!good && !sending.message->failed) copy_failed(*sending.message, cut.peer != 0 ? "across" : "down");
     // Nothing in place of data that could not be had: the receiver is not to wait for it.
     const void* data = cut.peer != 0 ? static_cast<const void*>(&sending.says.total) : sending.host + cut.begin(i);
-    if (!backend->send(private_comm(), data, good ? cut.wire(i) : 0, sending.to,
-                       chunked_tag(sending.grant->number, i + 1), &sending.requests[i])) {
+    if (!mailbox::send(data, good ? cut.wire(i) : 0, sending.to, chunked_tag(sending.grant->number, i + 1),
+                       &sending.requests[i])) {
       sending.message->failed = true;
       sending.requests[i] = backend->request_null();
     }
@@ -171,8 +171,8 @@ PacketState chunked_head(const Message& op, bool wait) {
 void chunked_announce(Message& op) {
   Sending& sending = *op.chunked;
   sending.announced = true;
-  if (!backend->send(private_comm(), &sending.says, sizeof(sending.says), sending.to,
-                     chunked_tag(sending.grant->number, 0), &sending.announcement))
+  if (!mailbox::send(&sending.says, sizeof(sending.says), sending.to, chunked_tag(sending.grant->number, 0),
+                     &sending.announcement))
     op.failed = true;
 }
 
@@ -221,7 +221,7 @@ bool chunked_sends_advance(Thread& thread, bool wait) {
 void chunked_give_up(Grant* grant) {
   const Announcement given_up = {grant->cut.head, 0, 0, 0};
   uint64_t request;
-  if (backend->send(private_comm(), &given_up, sizeof(given_up), grant->to, chunked_tag(grant->number, 0), &request))
+  if (mailbox::send(&given_up, sizeof(given_up), grant->to, chunked_tag(grant->number, 0), &request))
     backend->messages->wait(&request, nullptr);  // a few bytes, whose receive is posted
   chunked_forget(grant);
 }

@@ -9,7 +9,7 @@
 #include "pipeline/staging/buffer_arguments.h"
 #include "pipeline/staging/operation.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/runtime/block_pool.h"
 #include "shim/tables/tables.h"

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 
 namespace resil {
 class JsonWriter;

@@ -5,7 +5,7 @@
 #include "pipeline/staging/late.h"
 
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 
 namespace resil::staging {
 

@@ -7,7 +7,7 @@
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/staging.h"
 #include "shim/call/dispatch.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 
 namespace resil::staging {
 

@@ -163,7 +163,7 @@ bool test_one(Event& event, int64_t index, int* flag, void* status, int* result)
 
 /// Before MPI_Init returns: the ledger is to look at pinned copies, verify to know of staged requests.
 void connect_checks();
-/// A send has left its lane: the library has it, or never will (`failed`).
+/// A send has left its queue: the library has it, or never will (`failed`).
 void tell_posted(Thread& thread, Message* op);
 
 /// Repeats `test()` until it is true, with messages under way advanced in every round.

@@ -8,7 +8,7 @@
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/staging/messages.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/report/log.h"
 #include "shim/runtime/block_pool.h"
 

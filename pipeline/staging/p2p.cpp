@@ -13,6 +13,7 @@
 #include "shim/runtime/block_pool.h"
 #include "shim/runtime/staged.h"
 #include "shim/tables/tables.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::staging {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "pipeline/staging/message.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 
 namespace resil::staging {
 

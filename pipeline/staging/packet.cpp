@@ -12,6 +12,7 @@
 #include "shim/base/clock.h"
 #include "shim/ring/device_work.h"
 #include "shim/runtime/block_pool.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::staging {
 

@@ -7,7 +7,7 @@
 #include "pipeline/staging/message.h"
 #include "pipeline/staging/operation.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/tables/tables.h"
 
 namespace resil::staging {

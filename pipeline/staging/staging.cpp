@@ -12,12 +12,12 @@
 #include "shim/base/clock.h"
 #include "shim/base/safe_text.h"
 #include "shim/call/dispatch.h"
-#include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/call/registry.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/model/describe.h"
+#include "shim/model/event.h"
 #include "shim/report/json.h"
 #include "shim/ring/device_work.h"
 #include "shim/runtime/accelerators/host_memory.h"
@@ -115,7 +115,7 @@ void count_passed(const Event& e) {
     count_uncovered(e.attributes & kCallRma ? Uncovered::kOneSided : Uncovered::kOther, e.bytes);
 }
 
-void tend(Event& e) {
+void make_progress(Event& e) {
   // Also what only may block: split collectives of files, one-sided operations. Persistent sends must not overtake.
   const bool returns = (e.attributes & (kCallStarts | kCallPoll)) != 0 && !(e.attributes & (kCallIo | kCallRma));
   if (!returns && !p2p_handles(e.id) && !completes(e.id)) begin_blocking(e);
@@ -124,7 +124,7 @@ void tend(Event& e) {
 
 /// First of all modules, so that the others see the buffers that the library is given.
 void enter(Event& e) {
-  if (under_way() || several_threads()) tend(e);
+  if (under_way() || several_threads()) make_progress(e);
   if (!active()) return;
   if (chunked_sees(e.id)) chunked_entered(e);
   const bool message = (e.attributes & kCallP2P) != 0;
@@ -189,14 +189,12 @@ void before_finalize() {
 }
 
 extern const Module kStaging;
-bool awake() { return !is_dormant(kStaging); }
-
 void report(JsonWriter& json) {
   json.begin_object("staging");
   json.text("mode", mode.setting == Setting::kOn ? "on" : "auto");
   json.boolean("mpi_takes_device_buffers", mode.mpi_takes_device);
-  json.boolean("active", active() && awake());
-  if (awake()) report_counts(json);
+  json.boolean("active", active() && !is_dormant(kStaging));
+  if (!is_dormant(kStaging)) report_counts(json);
   json.end_object();
 }
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "pipeline/staging/packet.h"
-#include "shim/call/event.h"
 #include "shim/call/local_data.h"
+#include "shim/model/event.h"
 
 namespace resil {
 class JsonWriter;

@@ -40,6 +40,7 @@ class Configuration:
     variables: list
     warnings: list    # lines about names that are no variables
     error: str        # why a job would end with 93; "" when it would not
+    modes: dict = dataclasses.field(default_factory=dict)  # those that modules add: what each does
 
     def find(self, name: str) -> Variable | None:
         wanted = name.upper() if name.upper().startswith("RESIL_") else "RESIL_" + name.upper()
@@ -70,6 +71,8 @@ def parse(text: str) -> Configuration:
         fields = line.split(_FIELD)[:-1]
         if fields[0] == "variable":
             found.variables.append(Variable(*fields[1:]))
+        elif fields[0] == "mode":
+            found.modes[fields[1]] = fields[2]
         elif fields[0] == "warning":
             found.warnings.append(fields[1])
         else:

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 
 namespace resil {
 

@@ -171,7 +171,7 @@ def parse(path):
     for f in functions:
         if {"DEST", "SOURCE"} <= {p.kind for p in f.parameters}:
             f.attributes.append("both_ways")
-        if shape(f) in ("Plain", "Rooted"):
+        if has_data(f):
             f.attributes.append("has_data")
     return functions + [twin(f) for f in functions if f.has("large")]
 
@@ -183,24 +183,12 @@ def twin(f):
     return made
 
 
-def shape(f):
-    """Which arguments say how many bytes the call moves; see compute_bytes() in shim/model/bytes.cpp."""
-    base = f.base[:-5] if f.base.endswith("_init") else f.base
-    base = base[1:] if f.has("collective") and f.has("starts") and base.startswith("I") else base
-    base = base.lower()
-    if f.has("collective"):
-        return {"barrier": "None", "bcast": "Rooted", "reduce": "Rooted", "gather": "Gather", "gatherv": "Gather",
-                "scatter": "Scatter", "scatterv": "Scatter", "allgather": "AllGather", "allgatherv": "AllGather",
-                "alltoall": "AllToAll", "alltoallv": "AllToAllV", "alltoallw": "AllToAllW", "reduce_scatter": "ReduceScatter",
-                "reduce_scatter_block": "ReduceScatterBlock", "neighbor_allgather": "Plain", "neighbor_allgatherv": "Plain",
-                "neighbor_alltoall": "NeighborAllToAll", "neighbor_alltoallv": "NeighborV",
-                "neighbor_alltoallw": "NeighborW"}.get(base, "Plain")
-    if f.has("partitioned"):
-        return "Partitioned"
-    if f.has("rma") or f.has("p2p") or f.has("io"):
-        kinds = [p.kind for p in f.parameters]  # the _end half of a split collective has a buffer, but no type
-        return "Plain" if "BUFFER" in kinds and "DATATYPE" in kinds else "None"
-    return "None"
+def has_data(f):
+    """One argument with a count and a type says how many bytes the call moves on this rank; see compute_bytes()."""
+    if f.call_class == "Collective":
+        return f.details[0] in ("Bcast", "Reduce", "Allreduce", "Scan", "Exscan", "NeighborAllgather")
+    # The _end half of a split collective has a buffer, but no type.
+    return any(map(f.has, ("rma", "p2p", "io"))) and not f.has("partitioned") and {"BUFFER", "DATATYPE"} <= {p.kind for p in f.parameters}
 
 
 def fill(f):
@@ -383,9 +371,9 @@ def main():
           + "".join(f"  k{f.name},\n" for f in functions) + "};\n"
           + f"constexpr unsigned kCallCount = {len(functions)};\n}}  // namespace resil\n")
     write(os.path.join(out, "calls.inc"), "".join(
-        '{{.name = "{}", .attributes = {}, .shape = Shape::k{}, .plain = CallId::k{}, {}}},\n'.format(
+        '{{.name = "{}", .attributes = {}, .plain = CallId::k{}, {}}},\n'.format(
             f.name, " | ".join("kCall" + ("P2P" if a == "p2p" else a.title().replace("_", "")) for a in f.attributes if a in ATTRIBUTES) or "0",
-            shape(f), f.name[:-2] if f.large else f.name, f.meaning())
+            f.name[:-2] if f.large else f.name, f.meaning())
         for f in functions))
     write(os.path.join(out, "trampolines.inc"), "".join(
         f"ENTRY({layer}{f.name}, {i + (len(functions) if layer else 0)})\n" for layer in ("", "P") for i, f in enumerate(functions)))

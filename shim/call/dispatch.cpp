@@ -46,10 +46,15 @@ void admit(Event& e) { e.thread = admitted(e); }
 
 namespace {
 
-/// Shapes whose bytes follow from count, type, peer and communicator alone.
-constexpr bool repeatable(Shape shape) {
-  return shape == Shape::kNone || shape == Shape::kPlain || shape == Shape::kRooted;
-}
+/// What says how many bytes a call moves on this rank.
+enum class Amount : uint8_t {
+  kNone,  ///< it moves none
+  kOneArgument,  ///< count, type, peer and communicator alone
+  kSeveral,  ///< arguments of blocks, partitions
+};
+constexpr auto kAmounts = by_call([](const CallInfo& info) {
+  return !has_bytes(info) ? Amount::kNone : info.has(kCallHasData) ? Amount::kOneArgument : Amount::kSeveral;
+});
 
 /// The general way: looks everything up and leaves the envelope with the call site for the next time.
 [[gnu::noinline]] void look_up(Event& e, SiteEntry& site) {
@@ -58,10 +63,10 @@ constexpr bool repeatable(Shape shape) {
     sites_forget(thread);  // `site` is the same place of the table
     e.site = site_address(site_resolve(thread, e.return_address, e.frame), e.frame);
   }
-  const Shape shape = call_info(e.id).shape;
+  const Amount amount = kAmounts[e.id];
   e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
-  e.bytes = shape == Shape::kNone ? 0 : compute_bytes(e);
-  site.cached = repeatable(shape);
+  e.bytes = amount == Amount::kNone ? 0 : compute_bytes(e);
+  site.cached = amount != Amount::kSeveral;
   const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
   site.id = e.id;
   site.site = e.site;
@@ -69,8 +74,8 @@ constexpr bool repeatable(Shape shape) {
   site.comm = e.comm;
   site.peer = e.peer;
   site.tag = e.tag;
-  site.count = shape == Shape::kNone ? 0 : side.count;
-  site.type = shape == Shape::kNone ? 0 : side.type;
+  site.count = amount == Amount::kNone ? 0 : side.count;
+  site.type = amount == Amount::kNone ? 0 : side.type;
   site.generation = handle_generation.load(std::memory_order_relaxed);
   flight::prepare(e, site);
 }

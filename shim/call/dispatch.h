@@ -4,9 +4,9 @@
 #pragma once
 
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
 #include "shim/call/local_data.h"
 #include "shim/call/thread.h"
+#include "shim/model/event.h"
 
 namespace resil {
 

@@ -202,7 +202,7 @@ void local(Thread& thread, CallId id, uint64_t site) {
   ++trace.calls;
   ++trace.counters[call].count;
   ring::Record& last =
-      trace.records[(trace.head - 1) % ring::kRecordsPerTrace];  // of a new lane: zeros, no call's site
+      trace.records[(trace.head - 1) % ring::kRecordsPerTrace];  // of a new trace buffer: zeros, no call's site
   if (last.call == call && last.site == site && (last.flags & ring::kFolded)) {
     ++last.repeat;
     return;

@@ -11,9 +11,9 @@
 // "seconds_unattributed", and makes the next 255 calls of that function timed. Polls: see enter_poll.
 #pragma once
 
-#include "shim/call/event.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/event.h"
 
 namespace resil::flight {
 

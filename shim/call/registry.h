@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <span>
 
-#include "shim/call/event.h"
 #include "shim/call/module_list.h"
 #include "shim/call/thread.h"
 #include "shim/model/calls.h"
+#include "shim/model/event.h"
 
 namespace resil {
 

@@ -78,7 +78,4 @@ const char* config_warning(size_t index);
 /// 0.
 uint64_t config_hash();
 
-/// Writes the documentation table (variable, values, default, meaning) in Markdown. Needs config_load before.
-void config_print_markdown(int fd);
-
 }  // namespace resil

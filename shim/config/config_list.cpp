@@ -3,7 +3,10 @@
 // The configuration table for the command `resil`, which loads this library into itself and asks: what the library
 // would make of an environment, in its own words. Not in a process that the library is attached to, whose table must
 // not change.
+#include <cstring>
+
 #include "shim/call/attach.h"
+#include "shim/call/module_list.h"
 #include "shim/config/config.h"
 
 namespace resil {
@@ -59,9 +62,9 @@ const char* origin_name(ConfigOrigin origin, const SiteFile& site) {
 
 #pragma GCC visibility push(default)
 /// What `environment` (null-terminated array of NAME=VALUE) means, as lines of fields: "variable", name, type, allowed,
-/// default, value in effect, origin, limit of the site,
-/// description; "warning", text; "error", text. Bytes needed, of which at most `size`
-/// are written; 0 in a process that the library is attached to. One thread at a time.
+/// default, value in effect, origin, limit of the site, description; "mode", name, description, of those that modules
+/// add; "warning", text; "error", text. Bytes needed, of which at most `size` are written; 0 in a process that the
+/// library is attached to. One thread at a time.
 extern "C" size_t resil_configuration(char* const* environment, char* buffer, size_t size) {
   using namespace resil;
   if (runtime_attached()) return 0;
@@ -81,6 +84,10 @@ extern "C" size_t resil_configuration(char* const* environment, char* buffer, si
         .field(entry.description)
         .end();
   }
+  for (const Module* module : modules())
+    for (size_t i = 0; i < module->config_count; ++i)
+      if (strcmp(module->config[i].name, "RESIL_MODE+") == 0)
+        lines.field("mode").field(module->config[i].allowed).field(module->config[i].description).end();
   return lines.length();
 }
 #pragma GCC visibility pop

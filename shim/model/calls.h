@@ -155,29 +155,9 @@ enum class FileCall : uint8_t {
 /// Where a kRead or kWrite begins. Shared and collective: in the order of the ranks.
 enum class FilePointer : uint8_t { kNone, kExplicit, kIndividual, kShared };
 
-/// Which arguments are significant on this rank and say how many bytes the call moves (MPI 4.0, chapters 3 and 6).
-enum class Shape : uint8_t {
-  kNone,
-  kPlain,
-  kPartitioned,
-  kRooted,
-  kGather,
-  kScatter,
-  kAllGather,
-  kAllToAll,
-  kAllToAllV,
-  kAllToAllW,
-  kReduceScatter,
-  kReduceScatterBlock,
-  kNeighborAllToAll,
-  kNeighborV,
-  kNeighborW,
-};
-
 struct CallInfo {
   const char* name;  ///< "MPI_Send_c"
   uint32_t attributes;
-  Shape shape;
   CallId plain;  ///< of a `_c` twin the call without, else the call itself
   CallClass call_class;
   Initiation initiation;
@@ -239,6 +219,11 @@ constexpr bool is_neighborhood(Collective operation) { return operation >= Colle
 constexpr bool has_root(Collective operation) {
   return operation == Collective::kBcast || operation == Collective::kGather || operation == Collective::kScatter ||
          operation == Collective::kReduce;
+}
+
+/// Are its bytes counted (compute_bytes)? By one argument alone if it is kCallHasData.
+constexpr bool has_bytes(const CallInfo& info) {
+  return info.has(kCallHasData | kCallPartitioned) || moves_data(info.collective);
 }
 
 /// Brings data from the target to the origin.

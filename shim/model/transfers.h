@@ -15,8 +15,8 @@
 
 #include <cstdint>
 
-#include "shim/call/event.h"
 #include "shim/model/calls.h"
+#include "shim/model/event.h"
 #include "shim/ring/ring_format.h"
 
 namespace resil {

@@ -46,7 +46,7 @@ struct StagedChecks {
   /// An exchange that blocks is about to give `copy` to the library: the partner's receive may wait for what is said of
   /// it.
   void (*announcing)(Event& event, const StagedView& copy);
-  /// The library has taken the send; sends of one lane in the order of the calls.
+  /// The library has taken the send; sends of one queue in the order of the calls.
   void (*posted)(Thread& thread, void* word, const StagedView& copy);
   /// It never will.
   void (*dropped)(void* word);

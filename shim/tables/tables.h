@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shim/call/event.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/model/event.h"
 #include "shim/model/transfers.h"
 
 namespace resil {

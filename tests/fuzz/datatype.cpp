@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "fake_backend.h"
 #include "fuzz.h"
 #include "shim/model/datatype/flatten.h"
 
@@ -233,15 +232,11 @@ bool build(Input& in) {
   return true;
 }
 
-constexpr TypeFunctions kFunctions = {decode, release, basic, nullptr, extent_of, nullptr, nullptr, nullptr};
+constexpr TypeQueries kQueries = {decode, release, basic, size_of, extent_of};
 
 }  // namespace
 
 void datatype(const uint8_t* data, size_t size) {
-  static Backend table = {};
-  table.types = &kFunctions;
-  table.type_size = size_of;
-  backend = &table;
   made.clear();
   references = 0;
   for (const int64_t width : {1, 4, 8}) {
@@ -255,7 +250,7 @@ void datatype(const uint8_t* data, size_t size) {
   while (in.left() != 0 && made.size() < 12 && build(in))
     ;
   Flattened flat;
-  const bool ok = flatten(made.size() - 1, flat);
+  const bool ok = flatten(made.size() - 1, kQueries, flat);
   must(references == 0, "every datatype is given back");
   must(ok, "a small datatype can be flattened");
   std::vector<int64_t> bytes;

@@ -7,11 +7,11 @@
 
 #include <initializer_list>
 
-#include "detectors/dump/symbols.cpp"
 #include "fuzz.h"
 #include "shim/runtime/stacks/cfi.cpp"
 #include "shim/runtime/stacks/cfi_expression.cpp"
 #include "shim/runtime/stacks/memory.cpp"
+#include "shim/runtime/stacks/symbols.cpp"
 #include "shim/runtime/stacks/unwind.cpp"
 
 namespace {

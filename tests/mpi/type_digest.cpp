@@ -14,8 +14,8 @@
 #include "check.h"
 #include "shim/abi/backend.h"
 #include "shim/base/digest/digest.h"
-#include "shim/model/datatype/type_map.h"
 #include "shim/tables/freed.h"
+#include "shim/tables/type_maps.h"
 
 using resil::type_map;
 using resil::TypeMap;

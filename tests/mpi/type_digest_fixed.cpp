@@ -13,7 +13,7 @@
 #include "check.h"
 #include "shim/abi/backend.h"
 #include "shim/base/digest/digest.h"
-#include "shim/model/datatype/type_map.h"
+#include "shim/tables/type_maps.h"
 
 using resil::BasicKind;
 using resil::BasicType;

@@ -26,6 +26,7 @@
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
 #include "shim/tables/tables.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil {
 

@@ -9,7 +9,7 @@
 
 #include "checksum/ledger/record.h"
 #include "shim/abi/backend_types.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 
 /// Handles. Datatypes: element kinds; kStride is 4 bytes of every 12.
 enum Type : uint64_t {

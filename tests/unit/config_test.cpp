@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration table with fake modules: types, lists, added modes, messages, warnings, documentation.
+// The configuration table with fake modules: types, lists, added modes, messages, warnings.
 #include "shim/config/config.h"
-
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -336,20 +334,4 @@ TEST_CASE("the hash follows what ranks must agree on") {
   CHECK(resil::config_hash() == both);
   load({"RESIL_CHECKSUM=strict"});
   CHECK(resil::config_hash() != plain);
-}
-
-TEST_CASE("the documentation has a row for each variable and each mode") {
-  load({});
-  int pipe_ends[2];
-  REQUIRE(pipe(pipe_ends) == 0);
-  resil::config_print_markdown(pipe_ends[1]);
-  close(pipe_ends[1]);
-  std::string page;
-  char buffer[4096];
-  for (ssize_t n; (n = read(pipe_ends[0], buffer, sizeof buffer)) > 0;) page.append(buffer, static_cast<size_t>(n));
-  close(pipe_ends[0]);
-  for (size_t i = 0; i < resil::config_count(); ++i)
-    CHECK(page.find("| `" + std::string(resil::config_at(i).entry->name) + "` |") != std::string::npos);
-  CHECK(page.find("| `checksum` | Checks data. |") != std::string::npos);
-  CHECK(page.find("`lazy`, `strict` | `lazy` |") != std::string::npos);
 }

@@ -14,6 +14,7 @@
 #include "pipeline/staging/staging.h"
 #include "shim/base/digest/digest.h"
 #include "shim/report/log.h"
+#include "shim/tables/type_maps.h"
 
 using namespace resil;
 using namespace resil::staging;

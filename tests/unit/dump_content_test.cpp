@@ -12,11 +12,11 @@
 #include <random>
 
 #include "detectors/dump/dump.h"
-#include "detectors/dump/symbols.h"
 #include "dump_fixture.h"
 #include "shim/base/safe_text.h"
 #include "shim/runtime/stacks/cfi_expression.h"
 #include "shim/runtime/stacks/memory.h"
+#include "shim/runtime/stacks/symbols.h"
 
 using namespace fixture;
 using namespace resil;
@@ -238,7 +238,7 @@ TEST_CASE("pending requests, steps, records and communicators", "[dump][race]") 
 }
 
 TEST_CASE("an address in an exported function has its name", "[dump][race]") {
-  static dump::Symbols symbols;
+  static stacks::Symbols symbols;
   dump::prepare_memory();
   dump::prepare_objects();
   symbols.reset();

@@ -9,17 +9,29 @@
 
 using namespace resil::gpu::cuda;
 
-#define X(member, symbol, arguments) \
-  static_assert(AlikeFunction<decltype(Functions::member), decltype(&symbol)>::value);
+// In <cuda.h> a name may be a macro that has the version's ending; given to ALIKE, it is expanded once.
+#define ALIKE(member, symbol) static_assert(AlikeFunction<decltype(Functions::member), decltype(&symbol)>::value);
+#define X(member, symbol, hip, arguments) ALIKE(member, symbol)
+RESIL_GPU_NEEDED(X)
+#undef X
+#define X(member, symbol, older, arguments) ALIKE(member, symbol)
 RESIL_CUDA_NEEDED(X)
 #undef X
-static_assert(AlikeFunction<decltype(Functions::primary_release), decltype(&cuDevicePrimaryCtxRelease_v2)>::value);
-static_assert(AlikeFunction<decltype(Functions::priority_range), decltype(&cuCtxGetStreamPriorityRange)>::value);
-static_assert(
-    AlikeFunction<decltype(Functions::exchange_capture_mode), decltype(&cuThreadExchangeStreamCaptureMode)>::value);
+ALIKE(primary_release, cuDevicePrimaryCtxRelease_v2)
+ALIKE(priority_range, cuCtxGetStreamPriorityRange)
+ALIKE(exchange_capture_mode, cuThreadExchangeStreamCaptureMode)
 #if CUDA_VERSION >= 12000
-static_assert(AlikeFunction<decltype(Functions::context_id), decltype(&cuCtxGetId)>::value);
+ALIKE(context_id, cuCtxGetId)
+ALIKE(stream_id, cuStreamGetId)
+ALIKE(write_value, cuStreamWriteValue64)  // _v2, by a macro
 #endif
+ALIKE(stream_synchronize, cuStreamSynchronize)
+ALIKE(stream_query, cuStreamQuery)
+ALIKE(event_synchronize, cuEventSynchronize)
+ALIKE(device_synchronize, cuCtxSynchronize)
+ALIKE(is_capturing, cuStreamIsCapturing)
+ALIKE(fill, cuMemsetD32Async)
+ALIKE(stream_context, cuStreamGetCtx)
 
 SAME_PLACE(Memcpy2d, from_x, CUDA_MEMCPY2D, srcXInBytes);
 SAME_PLACE(Memcpy2d, from_y, CUDA_MEMCPY2D, srcY);

@@ -11,8 +11,14 @@
 #include "shim/runtime/accelerators/hip_api.h"
 #include "tests/unit/gpu_headers.h"
 
+using namespace resil::gpu;
 using namespace resil::gpu::hip;
 
+#define X(member, cuda, symbol, arguments) \
+  static_assert(AlikeFunction<decltype(Functions::member), decltype(&symbol)>::value);
+RESIL_GPU_NEEDED(X)
+RESIL_GPU_OPTIONAL(X)
+#undef X
 #define X(member, symbol, arguments) \
   static_assert(AlikeFunction<decltype(Functions::member), decltype(&symbol)>::value);
 RESIL_HIP_NEEDED(X)
@@ -32,7 +38,7 @@ static_assert(kCaptureRelaxed == hipStreamCaptureModeRelaxed);
 
 // The numbers are CUDA's.
 using resil::gpu::cuda::is_lost;
-static_assert(resil::gpu::cuda::kNotReady == hipErrorNotReady);
+static_assert(resil::gpu::kNotReady == hipErrorNotReady);
 static_assert(is_lost(hipErrorDeinitialized) && is_lost(hipErrorInvalidContext) && is_lost(hipErrorECCNotCorrectable) &&
               is_lost(hipErrorInvalidHandle) && is_lost(hipErrorIllegalAddress) && is_lost(hipErrorLaunchTimeOut) &&
               is_lost(hipErrorContextIsDestroyed) && is_lost(hipErrorAssert) && is_lost(hipErrorLaunchFailure) &&

@@ -75,7 +75,7 @@ Driver fake() {
     ++device.fills;
     return device.has_fill ? put(stream, to, value, true) : kNotSupported;
   };
-  d.register_host = [](void*, uint64_t, unsigned) {
+  d.host_register = [](void*, size_t, unsigned) {
     ++device.registrations;
     device.registered = device.registers.load();
     return device.registers ? kSuccess : 1;

@@ -26,8 +26,8 @@
 #include "shim/base/task_list.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/module.h"
-#include "shim/model/datatype/type_map.h"
 #include "shim/presence/launch.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil {
 const TypeMap* type_map_slow(Thread&, uint64_t type) {

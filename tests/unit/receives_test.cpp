@@ -21,6 +21,7 @@
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/tables/tables.h"
+#include "shim/tables/type_maps.h"
 
 using resil::CallId;
 using resil::Event;

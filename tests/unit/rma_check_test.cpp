@@ -16,12 +16,13 @@
 #include "checksum/rma/wire.h"
 #include "shim/abi/backend.h"
 #include "shim/base/digest/digest.h"
-#include "shim/call/event.h"
 #include "shim/call/runtime.h"
+#include "shim/model/event.h"
 #include "shim/report/finding.h"
 #include "shim/report/log.h"
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/tables/tables.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::blame {
 void (*looked_at)(const void*, uint32_t);

@@ -15,7 +15,7 @@
 #include "fake_backend.h"
 #include "shim/base/digest/digest.h"
 #include "shim/model/datatype/run_list.h"
-#include "shim/model/datatype/type_map.h"
+#include "shim/tables/type_maps.h"
 
 using namespace resil;
 

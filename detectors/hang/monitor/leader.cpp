@@ -136,7 +136,7 @@ void lead() {
   if (stopping.load(std::memory_order_acquire) == 2) monitor_unmatched();
   monitor_end();
   term = __atomic_load_n(&control->term, __ATOMIC_ACQUIRE);
-  if (name_in(term) == own_name())  // the sleeper takes over when it looks next
+  if (name_in(term) == own_name())  // the standby takes over when it looks next
     __atomic_compare_exchange_n(&control->term, &term, ((term >> 32) + 1) << 32, false, __ATOMIC_ACQ_REL,
                                 __ATOMIC_RELAXED);
 }

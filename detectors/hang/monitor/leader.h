@@ -2,7 +2,7 @@
 //
 // Who watches a node. Its lowest rank has the one helper thread ("resil-hang"); its second rank has a thread that
 // sleeps and takes over when the first is dead or stopped; then the next MPI call in a third rank starts the next
-// sleeper. A rank wedged in MPI cannot start a thread, so the sleeper must be there before it is needed.
+// standby. A rank wedged in MPI cannot start a thread, so the standby must be there before it is needed.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace resil::hang {
 
-/// The node's control, in a rank that may still offer itself as sleeper; null in all others.
+/// The node's control, in a rank that may still offer itself as standby; null in all others.
 extern ControlBlock* offer_control;
 
 /// In MPI_Init: keeps the wiring, starts this rank's thread if it has a part. Application's thread.

@@ -14,10 +14,10 @@
 #include "detectors/hang/verdict/note.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
-#include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/ring/segment.h"
+#include "shim/runtime/mailbox.h"
 #include "shim/runtime/memory.h"
 
 namespace resil::hang {
@@ -133,7 +133,7 @@ void wire_alone(Wiring& wiring) {
 
 bool wire_up(Wiring& wiring, bool usable) {
   wiring.listener = -1;
-  if (private_comm() == 0) {
+  if (!mailbox::is_open()) {
     wire_alone(wiring);
     return usable;
   }
@@ -143,7 +143,7 @@ bool wire_up(Wiring& wiring, bool usable) {
   const size_t bytes =
       size_t{count} * (sizeof(Place) + sizeof(uint32_t) + sizeof(Contact)) + size_t{slot_count} * sizeof(uint32_t);
   char* memory = usable ? memory::map_array<char>(bytes) : nullptr;
-  if (!backend->collectives->agree(private_comm(), memory != nullptr)) {
+  if (!mailbox::agree(memory != nullptr)) {
     if (memory == nullptr) return false;
     memory::unmap(memory, bytes);
     wire_alone(wiring);
@@ -154,7 +154,7 @@ bool wire_up(Wiring& wiring, bool usable) {
   auto* node_of = reinterpret_cast<uint32_t*>(keys + count);
   uint32_t* slots = node_of + count;
   const Place own_place = {node_key(), host_key()};
-  bool ok = backend->collectives->allgather(private_comm(), &own_place, sizeof(own_place), keys) == 0;
+  bool ok = mailbox::allgather(&own_place, sizeof(own_place), keys);
   if (ok) {
     wiring.node_count = number_nodes(keys, count, node_of, slots, slot_count);
     wiring.own_node = node_of[runtime.rank];
@@ -168,7 +168,7 @@ bool wire_up(Wiring& wiring, bool usable) {
       wiring.listener = overlay_listen(&own.address, same_host(keys, count));
     if (runtime.rank == 0 && getrandom(own.key, sizeof(own.key), 0) != static_cast<ssize_t>(sizeof(own.key)))
       memset(own.key, 0, sizeof(own.key));
-    ok = backend->collectives->allgather(private_comm(), &own, sizeof(own), contacts) == 0;
+    ok = mailbox::allgather(&own, sizeof(own), contacts);
     memcpy(wiring.key, contacts[0].key, sizeof(wiring.key));
     if (runtime.rank == wiring.leader || runtime.rank == wiring.standby) {
       wiring.nodes = memory::map_array<NodeEntry>(wiring.node_count);

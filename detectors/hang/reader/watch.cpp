@@ -57,7 +57,7 @@ void add_event(Summary* summary, int32_t rank, RankActivity what, bool memory = 
 }
 
 /// What takes time off the quiet of a rank that was outside MPI since the last sample, and moved now or did not.
-void sample_excuse(Watch& watch, uint32_t i, bool still_out, double now, Summary* summary) {
+void sample_kernel_state(Watch& watch, uint32_t i, bool still_out, double now, Summary* summary) {
   Tracked& rank = watch.tracked[i];
   const double step = now - watch.sampled_at;
   const bool closely = still_out && now - rank.moved_at > kAskAfter;
@@ -144,7 +144,7 @@ void sample_rank(Watch& watch, uint32_t i, double now, uint64_t now_ns, Summary*
   else if (!quick.in_mpi) ++summary->out;
   if (now - rank.moved_at < summary->quiet) summary->quiet = now - rank.moved_at;
   if (watch.sampled_at != 0)  // what lies before the first sample is not this leader's to take off
-    sample_excuse(watch, i, !quick.in_mpi && !quick.polling && rank.moved_at != now, now, summary);
+    sample_kernel_state(watch, i, !quick.in_mpi && !quick.polling && rank.moved_at != now, now, summary);
   if ((quick.in_mpi || quick.polling) && now - rank.open_since >= kWaitingSeconds) {
     ++summary->waiting;
     const uint64_t open_ns = static_cast<uint64_t>((now - rank.open_since) * 1e9);

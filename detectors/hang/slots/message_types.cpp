@@ -6,7 +6,7 @@
 
 #include "detectors/hang/slots/writer_internal.h"
 #include "shim/base/spinlock.h"
-#include "shim/model/datatype/type_map.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::hang {
 

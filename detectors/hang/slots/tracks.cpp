@@ -7,7 +7,7 @@
 #include "detectors/hang/slots/track.h"
 #include "detectors/hang/slots/writer_internal.h"
 #include "shim/call/runtime.h"
-#include "shim/model/datatype/type_map.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::hang {
 

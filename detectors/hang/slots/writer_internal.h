@@ -9,7 +9,7 @@
 #include "detectors/hang/slots/envelopes.h"
 #include "detectors/hang/slots/layout.h"
 #include "shim/abi/backend.h"
-#include "shim/call/event.h"
+#include "shim/model/event.h"
 #include "shim/tables/tables.h"
 
 namespace resil::hang {

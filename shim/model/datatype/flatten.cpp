@@ -5,7 +5,6 @@
 
 #include "shim/model/datatype/flatten.h"
 
-#include "shim/abi/backend.h"
 #include "shim/runtime/block_pool.h"
 
 namespace resil {
@@ -21,9 +20,14 @@ constexpr int64_t kMaxWork = 1 << 20, kDerivedWork = 8;
 
 class Flattener {
  public:
+  explicit Flattener(const TypeQueries& queries) : mpi_(queries) {}
   bool run(uint64_t type, Flattened& out, int depth);
 
  private:
+  bool extent_of(uint64_t type, int64_t* extent) {
+    int64_t lower_bound;
+    return mpi_.extent(type, &lower_bound, extent);
+  }
   bool named(uint64_t type, Flattened& out);
   bool derived(const TypeContents& c, Flattened& out, int depth);
   bool structure(const TypeContents& c, Flattened& out, int depth);
@@ -31,13 +35,9 @@ class Flattener {
   bool subarray(const TypeContents& c, const Flattened& old, int64_t extent, RunList& out);
   bool darray(const TypeContents& c, const Flattened& old, int64_t extent, RunList& out);
 
+  const TypeQueries& mpi_;
   int64_t work_ = 0;
 };
-
-bool extent_of(uint64_t type, int64_t* extent) {
-  int64_t lower_bound;
-  return backend->types->extent(type, &lower_bound, extent);
-}
 
 void merge_basic(Flattened& out, const Flattened& part) {
   if (part.runs.count() == 0) return;
@@ -68,9 +68,9 @@ uint64_t bytes_of(const RunList& list) {
 }
 
 bool Flattener::named(uint64_t type, Flattened& out) {
-  const BasicType basic = backend->types->basic(type);
+  const BasicType basic = mpi_.basic(type);
   int64_t size = 0, lower_bound = 0, extent = 0;
-  if (!backend->type_size(type, &size) || !backend->types->extent(type, &lower_bound, &extent)) return false;
+  if (!mpi_.size(type, &size) || !mpi_.extent(type, &lower_bound, &extent)) return false;
   out.predefined = true;
   if (size == 0) return true;  // MPI_LB and MPI_UB of old
   out.basic = basic;
@@ -221,17 +221,17 @@ bool Flattener::derived(const TypeContents& c, Flattened& out, int depth) {
 bool Flattener::run(uint64_t type, Flattened& out, int depth) {
   if (depth > kMaxDepth || ++work_ > kMaxWork) return false;
   TypeContents contents;
-  Decoded decoded = backend->types->decode(type, nullptr, 0, &contents);
+  Decoded decoded = mpi_.decode(type, nullptr, 0, &contents);
   if (decoded == Decoded::kDone) return is_predefined(contents.combiner) && named(type, out);
   if (decoded == Decoded::kFailed) return false;
   work_ += kDerivedWork - 1;
   auto* memory =
       static_cast<int64_t*>(memory::blocks.allocate(static_cast<size_t>(contents.words_needed) * sizeof(int64_t)));
   if (memory == nullptr) return false;
-  bool ok = backend->types->decode(type, memory, contents.words_needed, &contents) == Decoded::kDone;
+  bool ok = mpi_.decode(type, memory, contents.words_needed, &contents) == Decoded::kDone;
   if (ok) {
     ok = derived(contents, out, depth) && !out.runs.failed();
-    for (int64_t i = 0; i < contents.type_count; ++i) backend->types->release(contents.types[i]);
+    for (int64_t i = 0; i < contents.type_count; ++i) mpi_.release(contents.types[i]);
   }
   memory::blocks.release(memory);
   return ok;
@@ -239,6 +239,6 @@ bool Flattener::run(uint64_t type, Flattened& out, int depth) {
 
 }  // namespace
 
-bool flatten(uint64_t type, Flattened& out) { return Flattener().run(type, out, 0); }
+bool flatten(uint64_t type, const TypeQueries& queries, Flattened& out) { return Flattener(queries).run(type, out, 0); }
 
 }  // namespace resil

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a datatype handle to its runs, by asking MPI how the type was made.
+// From a datatype handle to its runs, by asking how the type was made.
 #pragma once
 
+#include "shim/model/datatype/constructors.h"
 #include "shim/model/datatype/run_list.h"
 #include "shim/model/datatype/signature.h"
 
@@ -18,7 +19,7 @@ struct Flattened {
   SequenceStart start;  ///< of the sequence
 };
 
-/// Asks MPI (local calls); any thread. False: cannot be flattened.
-bool flatten(uint64_t type, Flattened& out);
+/// Any thread. False: cannot be flattened.
+bool flatten(uint64_t type, const TypeQueries& queries, Flattened& out);
 
 }  // namespace resil

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is used of the CUDA driver API: own declarations, so that building needs no CUDA.
-// tests/unit/gpu_headers_cuda.cpp compares them with <cuda.h>. Symbols are those of the default (legacy) stream; no
+// What is used of the CUDA driver API beside driver_functions.h. Symbols are those of the default (legacy) stream; no
 // stream but resil's own is ever named.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include "shim/runtime/accelerators/driver_functions.h"
 
 namespace resil::gpu::cuda {
 
 using Result = int;  // CUresult
 using DevicePtr = uint64_t;  // CUdeviceptr
-
-constexpr Result kInvalidValue = 1, kNotInitialized = 3, kNotReady = 600;  // CUDA_ERROR_
 
 /// Nothing more will ever come of the context, or of what was made in it.
 constexpr bool is_lost(Result result) {
@@ -63,74 +59,54 @@ struct Memcpy2d {
 };
 
 constexpr int kTypeHost = 1, kTypeDevice = 2;  // CU_MEMORYTYPE_
-constexpr unsigned kStreamNonBlocking = 1;  // CU_STREAM_
-constexpr unsigned kEventNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
-constexpr unsigned kRegisterPortable = 1, kRegisterMapped = 2;  // CU_MEMHOSTREGISTER_
-constexpr int kCaptureRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_
 constexpr unsigned kIpcLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-constexpr Result kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
 
-/// CUipcMemHandle: given by value.
-struct IpcHandle {
-  char bytes[64];
-};
-/// CUuuid
-struct Uuid {
-  char bytes[16];
-};
-
-// X(member, symbol, arguments). All return CUresult.
+// X(member, symbol, older symbol or nullptr, arguments). All return CUresult.
 #define RESIL_CUDA_NEEDED(X)                                                                                         \
-  X(context_current, cuCtxGetCurrent, (void** context))                                                              \
-  X(context_push, cuCtxPushCurrent_v2, (void* context))                                                              \
-  X(context_pop, cuCtxPopCurrent_v2, (void** context))                                                               \
-  X(context_device, cuCtxGetDevice, (int* device))                                                                   \
-  X(primary_state, cuDevicePrimaryCtxGetState, (int device, unsigned* flags, int* active))                           \
-  X(primary_retain, cuDevicePrimaryCtxRetain, (void** context, int device))                                          \
-  X(stream_create, cuStreamCreateWithPriority, (void** stream, unsigned flags, int priority))                        \
-  X(stream_destroy, cuStreamDestroy_v2, (void* stream))                                                              \
-  X(stream_wait, cuStreamWaitEvent, (void* stream, void* event, unsigned flags))                                     \
-  X(event_create, cuEventCreate, (void** event, unsigned flags))                                                     \
-  X(event_destroy, cuEventDestroy_v2, (void* event))                                                                 \
-  X(event_record, cuEventRecord, (void* event, void* stream))                                                        \
-  X(event_query, cuEventQuery, (void* event))                                                                        \
-  X(copy_down, cuMemcpyDtoHAsync_v2, (void* to, DevicePtr from, size_t bytes, void* stream))                         \
-  X(copy_up, cuMemcpyHtoDAsync_v2, (DevicePtr to, const void* from, size_t bytes, void* stream))                     \
-  X(copy_across, cuMemcpyDtoDAsync_v2, (DevicePtr to, DevicePtr from, size_t bytes, void* stream))                   \
-  X(copy_2d, cuMemcpy2DAsync_v2, (const Memcpy2d* what, void* stream))                                               \
-  X(copy_peer, cuMemcpyPeerAsync,                                                                                    \
+  X(context_current, cuCtxGetCurrent, nullptr, (void** context))                                                     \
+  X(context_push, cuCtxPushCurrent_v2, nullptr, (void* context))                                                     \
+  X(context_pop, cuCtxPopCurrent_v2, nullptr, (void** context))                                                      \
+  X(context_device, cuCtxGetDevice, nullptr, (int* device))                                                          \
+  X(primary_state, cuDevicePrimaryCtxGetState, nullptr, (int device, unsigned* flags, int* active))                  \
+  X(primary_retain, cuDevicePrimaryCtxRetain, nullptr, (void** context, int device))                                 \
+  X(copy_down, cuMemcpyDtoHAsync_v2, nullptr, (void* to, DevicePtr from, size_t bytes, void* stream))                \
+  X(copy_up, cuMemcpyHtoDAsync_v2, nullptr, (DevicePtr to, const void* from, size_t bytes, void* stream))            \
+  X(copy_across, cuMemcpyDtoDAsync_v2, nullptr, (DevicePtr to, DevicePtr from, size_t bytes, void* stream))          \
+  X(copy_2d, cuMemcpy2DAsync_v2, nullptr, (const Memcpy2d* what, void* stream))                                      \
+  X(copy_peer, cuMemcpyPeerAsync, nullptr,                                                                           \
     (DevicePtr to, void* to_context, DevicePtr from, void* from_context, size_t bytes, void* stream))                \
-  X(host_register, cuMemHostRegister_v2, (void* memory, size_t bytes, unsigned flags))                               \
-  X(host_unregister, cuMemHostUnregister, (void* memory))                                                            \
-  X(host_device_pointer, cuMemHostGetDevicePointer_v2, (DevicePtr * pointer, void* memory, unsigned flags))          \
-  X(allocate, cuMemAlloc_v2, (DevicePtr * memory, size_t bytes))                                                     \
-  X(release, cuMemFree_v2, (DevicePtr memory))                                                                       \
-  X(module_load, cuModuleLoadData, (void** module, const void* image))                                               \
-  X(module_function, cuModuleGetFunction, (void** function, void* module, const char* name))                         \
-  X(launch, cuLaunchKernel,                                                                                          \
-    (void* function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y, unsigned threads_z, \
-     unsigned shared, void* stream, void** arguments, void** extra))                                                 \
-  X(error_name, cuGetErrorName, (Result result, const char** name))                                                  \
-  X(driver_version, cuDriverGetVersion, (int* version))
+  X(host_device_pointer, cuMemHostGetDevicePointer_v2, nullptr, (DevicePtr * pointer, void* memory, unsigned flags)) \
+  X(allocate, cuMemAlloc_v2, nullptr, (DevicePtr * memory, size_t bytes))                                            \
+  X(release, cuMemFree_v2, nullptr, (DevicePtr memory))                                                              \
+  X(error_name, cuGetErrorName, nullptr, (Result result, const char** name))
 
-// Newer than the oldest driver that is worked with (11.0 and 12.0, 10.1), or known by another name before.
-#define RESIL_CUDA_OPTIONAL(X)                                                               \
-  X(primary_release, cuDevicePrimaryCtxRelease_v2, (int device))                             \
-  X(context_id, cuCtxGetId, (void* context, unsigned long long* id))                         \
-  X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))                   \
-  X(priority_range, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                \
-  X(room, cuMemGetInfo_v2, (size_t * unused, size_t * all))                                  \
-  X(ipc_export, cuIpcGetMemHandle, (IpcHandle * handle, DevicePtr memory))                   \
-  X(ipc_open, cuIpcOpenMemHandle_v2, (DevicePtr * memory, IpcHandle handle, unsigned flags)) \
-  X(ipc_close, cuIpcCloseMemHandle, (DevicePtr memory))                                      \
-  X(device_uuid, cuDeviceGetUuid_v2, (Uuid * uuid, int device))                              \
-  X(device_reaches, cuDeviceCanAccessPeer, (int* can, int device, int other))
+// cuDeviceGetUuid tells no MIG instances apart (before 11.4).
+#define RESIL_CUDA_OPTIONAL(X)                                                                        \
+  X(primary_release, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", (int device))         \
+  X(context_id, cuCtxGetId, nullptr, (void* context, unsigned long long* id))                         \
+  X(ipc_export, cuIpcGetMemHandle, nullptr, (DriverIpcHandle * handle, DevicePtr memory))             \
+  X(ipc_open, cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle",                                            \
+    (DevicePtr * memory, DriverIpcHandle handle, unsigned flags))                                     \
+  X(ipc_close, cuIpcCloseMemHandle, nullptr, (DevicePtr memory))                                      \
+  X(device_uuid, cuDeviceGetUuid_v2, "cuDeviceGetUuid", (DriverUuid * uuid, int device))              \
+  X(write_value, cuStreamWriteValue64_v2, "cuStreamWriteValue64",                                     \
+    (void* stream, DevicePtr address, uint64_t value, unsigned flags))                                \
+  X(fill, cuMemsetD32Async, nullptr, (DevicePtr address, unsigned value, size_t count, void* stream)) \
+  X(stream_id, cuStreamGetId, nullptr, (void* stream, unsigned long long* id))                        \
+  X(stream_context, cuStreamGetCtx, nullptr, (void* stream, void** context))
 
-struct Functions {
-#define X(member, symbol, arguments) Result(*member) arguments;
+struct Functions : DriverFunctions {
+#define X(member, symbol, older, arguments) Result(*member) arguments;
   RESIL_CUDA_NEEDED(X)
   RESIL_CUDA_OPTIONAL(X)
 #undef X
+  constexpr bool complete() const {
+    bool all = DriverFunctions::complete();
+#define X(member, symbol, older, arguments) all = all && member != nullptr;
+    RESIL_CUDA_NEEDED(X)
+#undef X
+    return all;
+  }
 };
 
 }  // namespace resil::gpu::cuda

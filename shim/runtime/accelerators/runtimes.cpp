@@ -90,11 +90,11 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
   size_t bytes = 0;
   void* values[] = {&type, &managed, &context, &ordinal, &base, &bytes};
   int result = ask_driver(6, attributes, values, address);
-  if (result == cuda::kInvalidValue) {  // a driver older than the range's attributes, or without a name for "nobody's"
+  if (result == kInvalidValue) {  // a driver older than the range's attributes, or without a name for "nobody's"
     context = not_said;
     result = ask_driver(2, attributes, values, address);
   }
-  if (result != 0) return result == cuda::kInvalidValue || result == cuda::kNotInitialized ? kNobodys : kUnclear;
+  if (result != 0) return result == kInvalidValue || result == kNotInitialized ? kNobodys : kUnclear;
   if (managed == 0 && type == kUnregistered) return kNobodys;
   if (managed == 0 && type != kHost && type != kDevice) return kUnclear;
   // Memory on the host that belongs to no context has been mapped by the program, or is from a pool: whether the host

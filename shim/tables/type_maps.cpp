@@ -3,7 +3,7 @@
 // Where flattened datatypes are kept: predefined ones in a table for good, derived ones as an attribute of the handle,
 // so that they go when MPI lets the type go. In front of both is the per-thread cache of type_map().
 
-#include "shim/model/datatype/type_map.h"
+#include "shim/tables/type_maps.h"
 
 #include <cstring>
 
@@ -77,10 +77,25 @@ bool measure(uint64_t type, TypeMap& map) {
                        map.high <= lower_bound + true_extent);
 }
 
+/// What the backend answers, which is the same one for good: put together once. Threads may do so at the same time, and
+/// store the same values; `decode` is the last.
+const TypeQueries& queries_of_backend() {
+  static constinit TypeQueries queries = {};
+  if (__atomic_load_n(&queries.decode, __ATOMIC_ACQUIRE) == nullptr) [[unlikely]] {
+    const TypeFunctions& types = *backend->types;
+    __atomic_store_n(&queries.release, types.release, __ATOMIC_RELAXED);
+    __atomic_store_n(&queries.basic, types.basic, __ATOMIC_RELAXED);
+    __atomic_store_n(&queries.size, backend->type_size, __ATOMIC_RELAXED);
+    __atomic_store_n(&queries.extent, types.extent, __ATOMIC_RELAXED);
+    __atomic_store_n(&queries.decode, types.decode, __ATOMIC_RELEASE);
+  }
+  return queries;
+}
+
 Kept* make(uint64_t type, bool* is_predefined) {
   Flattened flat;
   int64_t lower_bound = 0, extent = 0;
-  bool usable = flatten(type, flat) && backend->types->extent(type, &lower_bound, &extent);
+  bool usable = flatten(type, queries_of_backend(), flat) && backend->types->extent(type, &lower_bound, &extent);
   *is_predefined = flat.predefined;
   const uint32_t runs = usable ? flat.runs.count() : 0;
   const uint32_t signature = signature_of(flat.sequence);

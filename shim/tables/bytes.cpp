@@ -48,14 +48,14 @@ uint64_t argument_bytes(Event& e, const DataArgument& side) {
 /// Flattened: of the transfer only what is summed up is then ever made.
 [[gnu::flatten]] uint64_t compute_bytes(Event& e) {
   const CallInfo& info = call_info(e.id);
-  if (info.shape == Shape::kPlain) {
+  if (info.has(kCallHasData) && !has_root(info.collective)) {
     // Point-to-point (whoever the partner is), I/O, neighbour allgather, reductions without a root; one-sided calls
     // with a result use its arguments (the origin's are not significant with MPI_NO_OP). The generator sets the side
     // that the call has.
     const bool receive = info.attributes & kCallReceives;
     return argument_bytes(e, receive ? e.receive : e.send);
   }
-  if (info.shape == Shape::kPartitioned)
+  if (info.has(kCallPartitioned))
     return argument_bytes(e, info.attributes & kCallReceives ? e.receive : e.send) *
            static_cast<uint64_t>(e.partitions);
   if (e.comm == nullptr || e.comm->size < 0) return 0;

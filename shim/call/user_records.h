@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flight recorder: what the last calls of each thread were, readable after the process is gone. The user records
-// of resil.h (steps, norms, checksums, counts) go through here as well.
+// Records that the application makes by resil.h (steps, norms, checksums, counts), in the flight recorder beside the
+// calls' own.
 #pragma once
 
 #include <cstdint>

@@ -3,13 +3,13 @@
 // Names from DT_SYMTAB, its length from DT_GNU_HASH or DT_HASH (the dynamic section does not say it). Everything is
 // read through the guarded reader: the object may be unloaded by another thread meanwhile. May touch: loaded objects,
 // read only.
-#include "detectors/dump/symbols.h"
+#include "shim/runtime/stacks/symbols.h"
 
 #include <elf.h>
 
 #include <cstring>
 
-namespace resil::dump {
+namespace resil::stacks {
 namespace {
 
 using Symbol = Elf64_Sym;
@@ -174,4 +174,4 @@ void Symbols::put_objects(SafeText& text) {
   }
 }
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

@@ -11,9 +11,7 @@
 #include "shim/runtime/stacks/memory.h"
 #include "shim/runtime/stacks/objects.h"
 
-namespace resil::dump {
-
-using namespace stacks;
+namespace resil::stacks {
 
 /// Remembers symbols and objects for the length of one dump: all threads share their outer frames. About 14 KiB,
 /// preallocated; zero it by `reset`. One dump at a time.
@@ -54,4 +52,4 @@ class Symbols {
   char name_[512];
 };
 
-}  // namespace resil::dump
+}  // namespace resil::stacks

@@ -2,12 +2,13 @@
 //
 // See flat_transfer.h.
 
-#include "shim/model/flat_transfer.h"
+#include "shim/tables/flat_transfer.h"
 
 #include <cstring>
 
 #include "shim/abi/backend.h"
 #include "shim/runtime/block_pool.h"
+#include "shim/tables/buffer_view.h"
 #include "shim/tables/tables.h"
 
 namespace resil {
