@@ -6,7 +6,7 @@
 #include "checksum/cookie.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/peer.h"
 #include "checksum/ledger/setup.h"
 #include "checksum/messages.h"
 #include "checksum/p2p/candidates.h"

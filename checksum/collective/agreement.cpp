@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "checksum/collective/tree.h"
-#include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/blame_evidence.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/runtime.h"
 #include "shim/call/site_text.h"

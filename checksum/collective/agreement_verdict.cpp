@@ -8,7 +8,7 @@
 // an earlier call.
 
 #include "checksum/collective/agreement_internal.h"
-#include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/blame_evidence.h"
 #include "checksum/messages.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/tables.h"

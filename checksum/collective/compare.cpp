@@ -6,7 +6,7 @@
 
 #include "checksum/collective/agreement.h"
 #include "checksum/collective/sums.h"
-#include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/blame_evidence.h"
 #include "checksum/ledger/lives.h"
 #include "checksum/messages.h"
 #include "shim/base/hash.h"

@@ -8,7 +8,7 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/blame_evidence.h"
 #include "checksum/ledger/calls.h"
 #include "checksum/ledger/lives.h"
 #include "checksum/to_do.h"
@@ -173,8 +173,8 @@ static void say_local(const Name& name, const char* text, int64_t element, const
   finish(finding, name);
 }
 
-void publish_local(const Name& name, const char* text, int64_t element, const char* cause, const char* how) {
-  on_own_stack([&] { say_local(name, text, element, cause, how); });
+void publish_local(const Name& name, const char* what, int64_t element, const char* cause, const char* how) {
+  on_own_stack([&] { say_local(name, what, element, cause, how); });
 }
 
 void stop_if_wanted() {

@@ -68,7 +68,7 @@ void drop_posted(uint64_t posted);
 /// The sender announced `sent` (stream ordinal `ordinal`), this rank received `received`, and they differ. Opens a
 /// case: asks the sender, and closes it with a finding when the answer is there or RESIL_DRAIN_SECONDS are over. The
 /// sender may answer that the packet was withdrawn: then `received` is put back at the head of its matching queue
-/// (ledger_internal.h).
+/// (peer.h).
 void open_case(Thread& thread, ledger::Peer& from, const ledger::Record& sent, uint64_t ordinal,
                const ledger::Record& received, uint64_t evidence);
 /// Closes what is overdue; from progress(). Under RESIL_ON_MISMATCH=abort a closed case stops the job with 90.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of blame share: the stores of kept contents, the history of announced packets, what is kept of a
-// receive, questions and answers, the verdict. Nothing here is called from outside blame*.cpp but by its tests.
+// What the files of blame share: looks at the history and at what is kept, questions and answers, cases. Nothing here
+// is called from outside blame*.cpp but by its tests.
 #pragma once
 
 #include <time.h>
@@ -10,8 +10,11 @@
 #include <cstdint>
 
 #include "checksum/ledger/blame.h"
+#include "checksum/ledger/blame_evidence.h"
+#include "checksum/ledger/blame_history.h"
 #include "checksum/ledger/calls.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/parts_internal.h"
+#include "checksum/ledger/peer.h"
 #include "checksum/ledger/touch.h"
 #include "shim/base/clock.h"
 #include "shim/base/spinlock.h"
@@ -23,10 +26,6 @@ namespace resil::blame {
 using ledger::Peer;
 using ledger::Record;
 
-constexpr uint32_t kHistory = 8192;  ///< announced packets that are remembered
-constexpr uint32_t kKeptBytes = 4096;  ///< of each packet, from its start
-constexpr uint32_t kLeafBytes = kDigestLeaf;
-constexpr uint32_t kKeptLeaves = 64;  ///< digests of pieces: of single leaves, in longer packets of as many together
 constexpr uint64_t kStoreBytes = 16u << 20;
 constexpr uint64_t kMostRest = (4u << 20) - kKeptBytes;  ///< of each packet, behind its start
 constexpr uint64_t kRestBytes = 64u << 20;  ///< of all packets
@@ -46,124 +45,12 @@ struct Guard : OptionalGuard {
 
 // --- blame_store.cpp ---------------------------------------------------------------------------------------------
 
-/// The pieces of a packet of that length: one leaf each, or as many as make kKeptLeaves pieces of it.
-constexpr uint64_t piece_bytes(uint64_t bytes) {
-  const uint64_t leaves = (bytes + kLeafBytes - 1) / kLeafBytes;
-  return (leaves + kKeptLeaves - 1) / kKeptLeaves * kLeafBytes;
-}
-
-/// The start of a packet and what its pieces add to its digest, as they were when they were read.
-struct Content {
-  uint32_t bytes;  ///< in `data`
-  uint32_t leaves;  ///< in `leaf`: pieces; 0 for packets of one leaf
-  uint64_t leaf[kKeptLeaves];
-  char data[kKeptBytes];
-};
 /// Packs `bytes` bytes of the view's stream, from byte `from` on. Returns how many there were.
 uint64_t copy_of(const View& view, uint64_t from, uint64_t bytes, char* to);
 /// Reads the first `bytes` of the view's stream.
 void capture(const View& view, uint64_t bytes, Content* content);
 
-/// Where a Content lies in a Store.
-struct Kept {
-  uint64_t at;
-  uint16_t bytes, leaves;  ///< both 0: nothing kept
-};
-
-/// A ring of bytes; an entry notices that it has been overwritten. Its owner locks.
-class Store {
- public:
-  bool create();
-  Kept put(const Content& content);
-  bool get(const Kept& kept, Content* content) const;  ///< false: nothing kept, or overwritten
-
- private:
-  char* memory_;
-  uint64_t head_;
-};
-
-// --- blame_rest.cpp ----------------------------------------------------------------------------------------------
-
-/// Where the bytes of a packet behind its first kKeptBytes lie in a RestStore.
-struct Rest {
-  uint64_t at;
-  uint32_t bytes;  ///< 0: nothing kept
-};
-
-/// A larger ring, for what is asked of a packet that differs behind its start: the piece, byte by byte. Locks by
-/// itself.
-class RestStore {
- public:
-  bool create();
-  /// Copies what lies behind the start of the view's stream.
-  Rest put(const View& view, uint64_t bytes);
-  /// Of the packet from byte `from` (kKeptBytes or later) on; how many bytes there were: 0 when they are overwritten.
-  uint32_t get(const Rest& rest, uint64_t from, uint32_t bytes, char* to);
-
- private:
-  char* memory_;
-  uint64_t head_;
-};
-
 // --- blame_history.cpp -------------------------------------------------------------------------------------------
-
-enum EntryFlag : uint32_t {
-  kVoid = 1,  ///< withdrawn
-  kComplete = 2,  ///< full: the send is complete
-  kRead = 4,  ///< full: and its buffer was read again
-};
-
-/// One announced packet. One cache line: writing it is all that `cheap` costs.
-struct alignas(64) Entry {
-  Record record;
-  uint64_t ordinal;
-  uint64_t serial;  ///< counts all packets of this process, from 1; 0: never used
-  int32_t peer;  ///< world rank
-  uint32_t flags;
-};
-static_assert(sizeof(Entry) == 64);
-
-/// What only `full` writes, apart from the entries.
-struct Extra {
-  uint64_t at_end;
-  Kept kept;
-  Rest rest;
-};
-
-struct Known {
-  bool found;  ///< false: overwritten, or never noted; then only the two numbers below hold
-  Entry entry;
-  uint64_t at_end;  ///< digest at completion, with kRead
-  Content content;  ///< bytes == 0: no copy
-  Rest rest;
-  uint64_t oldest;  ///< serial of the oldest packet still known
-};
-/// All state of the history.
-struct History {
-  Entry* entries;
-  Extra* extras;  ///< full; else null
-  Store store;
-  RestStore rest;
-  uint64_t made;  ///< serial of the newest packet
-};
-extern History history;
-
-template <class AnyRecord>
-inline void history_write(const AnyRecord& record, uint64_t ordinal, uint64_t serial, int32_t peer) {
-  Entry& entry = history.entries[serial % kHistory];
-  ledger::record_store(entry.record, record);
-  entry.ordinal = ordinal;
-  entry.serial = serial;
-  entry.peer = peer;
-  entry.flags = 0;
-}
-/// sent() with cheap blame, below MPI_THREAD_MULTIPLE.
-template <class AnyRecord>
-inline uint64_t sent_plainly(int32_t peer, uint64_t ordinal, const AnyRecord& record) {
-  const uint64_t serial = ++history.made;
-  history_write(record, ordinal, serial, peer);
-  return serial;
-}
 
 bool history_create();
 /// The packet announced to `peer` under that ordinal.
@@ -190,28 +77,7 @@ bool history_has(const Record& like);
 
 // --- blame_receive.cpp -------------------------------------------------------------------------------------------
 
-/// What is known of a receive.
-struct Evidence {
-  uint64_t before;  ///< digest of the whole buffer before the receive
-  uint64_t first;  ///< digest of what was received, when the receive completed
-  uint64_t last;  ///< the same, when it was looked at last
-  uint64_t address;  ///< of the first byte, when the bytes lie together; else 0
-  uint64_t bytes, capacity;
-  double looked;  ///< seconds from the first to the last look
-  uint32_t looks;  ///< after the first
-  bool complete, has_before;
-  bool changed;  ///< what was received did not stay the same
-  bool untouched;  ///< the whole buffer is still what it was before the receive
-  bool touched;  ///< `touch` holds
-  uint64_t watched;  ///< touch.h; while it is pending
-  touch::Touch touch;
-};
 bool receives_create();
-/// False: that handle holds nothing. `content` (bytes == 0: none) is what the receive completed with.
-bool receive_evidence(uint64_t handle, Evidence* evidence, Content* content);
-/// Likewise, of what lies behind the start: RestStore::get().
-uint32_t receive_rest(uint64_t handle, uint64_t from, uint32_t bytes, char* to);
-
 // --- blame_slots.cpp ---------------------------------------------------------------------------------------------
 
 bool slots_create();
@@ -268,19 +134,6 @@ void answer_owed(Thread& thread);
 bool answers_owed();
 
 // --- blame_verdict.cpp -------------------------------------------------------------------------------------------
-
-enum class Verdict : uint8_t {
-  kModified,
-  kEarly,
-  kOtherSlot,
-  kNothing,
-  kTransit,
-  kUndetermined,
-  kReceiveModified,
-  kCount
-};
-const char* verdict_text(Verdict verdict);  ///< "packet of another slot"
-const char* verdict_key(Verdict verdict);  ///< "packet_of_another_slot"
 
 /// Expected and found content, as far as both are kept: of the start, or of the first piece that differs.
 struct Comparison {

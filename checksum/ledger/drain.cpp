@@ -8,6 +8,7 @@
 // MPI_Finalize has made all its calls, and tells who asks how many records it has announced in all (kLast). Collectives
 // that did not match leave records that nobody will ever send.
 
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
@@ -16,7 +17,7 @@
 #include "checksum/collective/sums.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/calls.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/parts_internal.h"
 #include "checksum/ledger/setup.h"
 #include "checksum/messages.h"
 #include "shim/call/attach.h"
@@ -288,10 +289,9 @@ bool coverage_in_words(char* text, size_t bytes) {
   uint64_t uncovered = 0;
   for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i) uncovered += coverage.uncovered_messages[i];
   const uint64_t pending = unverified();
-  snprintf(text, bytes, "rank %d checked %llu of %llu messages%s", runtime.rank,
-           static_cast<unsigned long long>(coverage.checked_messages),
-           static_cast<unsigned long long>(coverage.checked_messages + uncovered + pending + coverage.mismatches),
-           pending != 0 ? ", some are NOT VERIFIED" : "");
+  const uint64_t all = coverage.checked_messages + uncovered + pending + coverage.mismatches;
+  snprintf(text, bytes, "rank %d checked %" PRIu64 " of %" PRIu64 " messages%s", runtime.rank,
+           coverage.checked_messages, all, pending != 0 ? ", some are NOT VERIFIED" : "");
   return pending == 0;
 }
 

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstring>
 
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/peer.h"
 #include "checksum/ledger/stream.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"

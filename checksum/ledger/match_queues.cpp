@@ -15,7 +15,7 @@
 
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/calls.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/parts_internal.h"
 #include "shim/base/hash.h"
 #include "shim/runtime/memory.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/peer.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
 #include "shim/runtime/memory.h"

@@ -199,10 +199,10 @@ uint64_t watch(const View& view, const Event& event) {
   return static_cast<uint64_t>(generation) << 16 | (index + 1);
 }
 
-bool end(uint64_t handle, const View& view, uint64_t bytes, Touch* touch) {
-  if (handle == 0) return false;
+bool end(uint64_t watched, const View& view, uint64_t bytes, Touch* touch) {
+  if (watched == 0) return false;
   SpinGuard guard(lock);
-  Watched* w = of_handle(handle);
+  Watched* w = of_handle(watched);
   if (w == nullptr) return false;
   *touch = w->touch;
   bool seen = false;
@@ -224,10 +224,10 @@ bool end(uint64_t handle, const View& view, uint64_t bytes, Touch* touch) {
   return seen;
 }
 
-void drop(uint64_t handle) {
-  if (handle == 0) return;
+void drop(uint64_t watched) {
+  if (watched == 0) return;
   SpinGuard guard(lock);
-  if (Watched* w = of_handle(handle); w != nullptr) release(*w);
+  if (Watched* w = of_handle(watched); w != nullptr) release(*w);
 }
 
 void tell_receive(const Touch& touch) {

@@ -3,7 +3,7 @@
 // What the files of the transport share. "With the token": by its holder only (transport.cpp).
 #pragma once
 
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/parts_internal.h"
 #include "shim/runtime/mailbox.h"
 
 namespace resil::ledger {

@@ -5,7 +5,7 @@
 #include "checksum/p2p/carry.h"
 
 #include "checksum/ledger/ledger.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/peer.h"
 #include "checksum/p2p/p2p.h"
 #include "shim/abi/backend.h"
 #include "shim/abi/handler_change.h"

@@ -10,9 +10,9 @@
 #pragma GCC optimize("no-tree-slp-vectorize")
 
 #include "checksum/cookie.h"
-#include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/blame_history.h"
 #include "checksum/ledger/ledger.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/peer.h"
 #include "checksum/p2p/candidates.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/receive_queue.h"

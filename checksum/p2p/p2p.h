@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/peer.h"
 #include "shim/model/event.h"
 #include "shim/model/view.h"
 

@@ -14,9 +14,6 @@ namespace resil::p2p {
 /// Null: there is none.
 Pattern* pattern_find(const CommReceives& comm, int32_t source, int32_t tag);
 
-/// The pending wildcard is complete, or has gone: out of its pattern.
-void pattern_leave(Receive& receive);
-
 /// Is a gate shut for this complete receive? Which one.
 bool is_shut(const Receive& receive, int32_t* source, int32_t* tag);
 /// It waits at that gate. False: no memory.

@@ -4,8 +4,8 @@
 // receives.cpp only, and inline, because every receive passes through it. "Under the lock" means a Guard.
 #pragma once
 
-#include "checksum/ledger/ledger_internal.h"
 #include "checksum/ledger/lives.h"
+#include "checksum/ledger/peer.h"
 #include "checksum/p2p/receive_entry.h"
 #include "shim/base/spinlock.h"
 #include "shim/runtime/pool.h"
@@ -63,7 +63,7 @@ inline CommReceives* receives_of(const CommInfo& comm) {
 
 /// Under the lock. A wildcard joins the pending ones of its pattern. False: no memory.
 bool pattern_enter(Receive& receive);
-void pattern_leave(Receive& receive);
+void pattern_leave(Receive& receive);  ///< it is complete, or has gone
 
 inline void note_life(const Receive& receive) {
   uint64_t bytes = receive.view.bytes;

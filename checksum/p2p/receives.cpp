@@ -13,7 +13,7 @@
 #include "checksum/cookie.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/peer.h"
 #include "checksum/p2p/candidates.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/p2p/patterns.h"

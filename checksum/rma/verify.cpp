@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "checksum/ledger/blame_internal.h"
+#include "checksum/ledger/blame_evidence.h"
 #include "checksum/messages.h"
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"

@@ -17,7 +17,7 @@
 #include "checksum/collective/linear.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/blame_internal.h"
-#include "checksum/ledger/ledger_internal.h"  // for struct Peer only
+#include "checksum/ledger/parts_internal.h"  // for struct Peer only
 #include "shim/abi/backend.h"
 #include "shim/base/digest/digest.h"
 #include "shim/call/runtime.h"

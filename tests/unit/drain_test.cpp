@@ -8,7 +8,7 @@
 
 #include "checksum/collective/collective.h"
 #include "checksum/ledger/blame.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/parts_internal.h"
 #include "checksum/ledger/setup.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "checksum/ledger/blame.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/parts_internal.h"
 
 namespace {
 std::multiset<uint64_t> dropped;  // evidence that was given back

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "checksum/ledger/inbox.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/parts_internal.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/presence/launch.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "checksum/ledger/inbox.h"
-#include "checksum/ledger/ledger_internal.h"
+#include "checksum/ledger/parts_internal.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
 #include "shim/call/runtime.h"
