@@ -10,6 +10,9 @@
 
 #include "checksum/collective/tree.h"
 #include "checksum/ledger/blame_evidence.h"
+#include "checksum/ledger/calls.h"
+#include "checksum/ledger/peer.h"
+#include "shim/base/clock.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/runtime.h"
 #include "shim/call/site_text.h"

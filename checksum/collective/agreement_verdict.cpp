@@ -9,6 +9,7 @@
 
 #include "checksum/collective/agreement_internal.h"
 #include "checksum/ledger/blame_evidence.h"
+#include "checksum/ledger/calls.h"
 #include "checksum/messages.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/tables.h"

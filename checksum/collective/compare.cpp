@@ -6,10 +6,13 @@
 
 #include "checksum/collective/agreement.h"
 #include "checksum/collective/sums.h"
+#include "checksum/ledger/blame.h"
 #include "checksum/ledger/blame_evidence.h"
 #include "checksum/ledger/lives.h"
+#include "checksum/ledger/peer.h"
 #include "checksum/messages.h"
 #include "shim/base/hash.h"
+#include "shim/runtime/work_memory.h"
 #include "shim/tables/tables.h"
 
 namespace resil::collective {

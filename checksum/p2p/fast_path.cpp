@@ -10,6 +10,7 @@
 #pragma GCC optimize("no-tree-slp-vectorize")
 
 #include "checksum/cookie.h"
+#include "checksum/ledger/blame.h"
 #include "checksum/ledger/blame_history.h"
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/peer.h"

@@ -10,6 +10,7 @@
 #include "checksum/rma/wire.h"
 #include "checksum/rma/workspace.h"
 #include "shim/base/digest/digest.h"
+#include "shim/base/spinlock.h"
 #include "shim/model/calls.h"
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/runtime/memory.h"
