@@ -7,6 +7,7 @@
 #include "shim/runtime/accelerators/cuda_api.h"
 #include "tests/unit/gpu_headers.h"
 
+using namespace resil::gpu;
 using namespace resil::gpu::cuda;
 
 // In <cuda.h> a name may be a macro that has the version's ending; given to ALIKE, it is expanded once.

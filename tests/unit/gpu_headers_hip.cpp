@@ -11,6 +11,10 @@
 #include "shim/runtime/accelerators/hip_api.h"
 #include "tests/unit/gpu_headers.h"
 
+#if HIP_VERSION_MAJOR * 100 + HIP_VERSION_MINOR < 506  // as later headers declare it
+hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t* device);
+#endif
+
 using namespace resil::gpu;
 using namespace resil::gpu::hip;
 
