@@ -20,6 +20,7 @@
 #include "shim/abi/backend.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/runtime/accelerators/host_memory.h"
 #include "shim/tables/tables.h"
 #include "shim/tables/type_maps.h"
 
