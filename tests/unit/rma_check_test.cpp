@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks of one-sided communication without MPI: this process is rank 0 of two, rank 1 is what the test says it
-// answers. Overlaps are held against a brute-force count.
+// One-sided checks without MPI: this is rank 0 of two, rank 1 what the test says. Overlaps against a brute-force count.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
