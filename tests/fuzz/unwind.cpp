@@ -36,7 +36,7 @@ namespace fuzz {
 
 namespace {
 
-using namespace resil::dump;
+using namespace resil::stacks;
 
 uint8_t* object_memory() {
   static uint8_t* const memory = [] {

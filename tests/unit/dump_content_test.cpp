@@ -82,12 +82,12 @@ TEST_CASE("a buffer without a file is cut, never overrun", "[dump][race]") {
 }
 
 TEST_CASE("guarded reads refuse what is not there", "[dump][race]") {
-  REQUIRE(dump::prepare_memory());
+  REQUIRE(stacks::prepare_memory());
   auto* pages = static_cast<char*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   mprotect(pages + 4096, 4096, PROT_NONE);
   strcpy(pages + 4090, "hello");
   const auto end = reinterpret_cast<uint64_t>(pages) + 4096;
-  dump::Reader reader;
+  stacks::Reader reader;
   reader.reset();
   uint64_t value;
   CHECK(reader.load(end - 8, &value));
@@ -105,18 +105,18 @@ TEST_CASE("guarded reads refuse what is not there", "[dump][race]") {
 }
 
 TEST_CASE("DWARF expressions", "[dump][race]") {
-  dump::prepare_memory();
-  dump::Reader reader;
+  stacks::prepare_memory();
+  stacks::Reader reader;
   reader.reset();
-  dump::Registers registers{};
-  registers.r[dump::kStackRegister] = 1000;
+  stacks::Registers registers{};
+  registers.r[stacks::kStackRegister] = 1000;
   registers.r[6] = 5;
   uint64_t result = 0;
   const auto run = [&](std::initializer_list<unsigned char> code, bool cfa) {
     std::vector<unsigned char> bytes(1, static_cast<unsigned char>(code.size()));
     bytes.insert(bytes.end(), code);
     bytes.resize(64);
-    return dump::evaluate(reader, reinterpret_cast<uint64_t>(bytes.data()), registers, cfa, 77, &result);
+    return stacks::evaluate(reader, reinterpret_cast<uint64_t>(bytes.data()), registers, cfa, 77, &result);
   };
   CHECK((run({0x38, 0x1c}, true) && result == 69));  // CFA - 8
   CHECK((run({0x76, 0x7f}, false) && result == 4));  // r6 - 1
@@ -239,8 +239,8 @@ TEST_CASE("pending requests, steps, records and communicators", "[dump][race]") 
 
 TEST_CASE("an address in an exported function has its name", "[dump][race]") {
   static stacks::Symbols symbols;
-  dump::prepare_memory();
-  dump::prepare_objects();
+  stacks::prepare_memory();
+  stacks::prepare_objects();
   symbols.reset();
   const auto address = reinterpret_cast<uint64_t>(&gnu_get_libc_version) + 3;
   CHECK(text_of([=](auto& t) { symbols.put(t, address, false); }) == "gnu_get_libc_version+0x3 (libc.so.6)");

@@ -10,6 +10,7 @@
 #include "pipeline/staging/packet.h"
 #include "pipeline/staging/staging.h"
 #include "shim/call/thread.h"
+#include "shim/tables/tables.h"
 #include "tests/unit/gpu_fixture.h"
 
 using namespace resil;
