@@ -3,7 +3,7 @@
 mpirun, mpicc, resil, scripts/.
 
 README's table of launch lines is one source. The other are blocks of pages, marked `sh`: a command a line, run in the order of
-the page. A comment in front of a block says what else it needs (see Block)."""
+the page. A comment in front of a block says what else it needs (see Block), or why it is not run (see NotRun)."""
 import glob
 import os
 import re
@@ -65,6 +65,28 @@ int main(int argc, char** argv) {
   return MPI_Finalize();
 }
 """,
+    # The steps of docs/DOUBLE-RUN.md.
+    "twice": """
+#include <mpi.h>
+#include <resil.h>
+static double u[64];
+static int rank, size;
+static void step(void* argument) {
+  double sum;
+  (void)argument;
+  MPI_Allreduce(&u[rank], &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  for (int i = 0; i < 64; i++) u[i] = 0.5 * u[i] + sum / (size + i);
+}
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (int i = 0; i < 64; i++) u[i] = i + rank;
+  resil_protect("u", u, sizeof u);
+  for (int i = 0; i < 10; i++) resil_run_twice("solve", step, NULL, RESIL_POLICY_DEFAULT);
+  return MPI_Finalize();
+}
+""",
     # Goes on until there is a file `stop`.
     "long": """
 #include <mpi.h>
@@ -84,9 +106,20 @@ int main(int argc, char** argv) {
 }
 
 
+class NotRun:
+    """Commands of a page that its test does not run. The comment says `not run: test NAME`, of the test that runs them, or
+    `not run: needs WHAT`."""
+
+    def __init__(self, page, reason, lines):
+        self.page, self.reason, self.lines = page, reason, lines.splitlines()
+        self.tests = re.findall(r"\btest ([\w-]+)", reason)
+        assert bool(self.tests) != reason.startswith("needs "), (page, reason)
+
+
 class Block:
     """Commands of a page. Words of the comment: `app=NAME` what ./app is (APPS); `status=N,N` what the commands give, 0 if not
-    said; `mpi=mpich`; `beside` a job of it runs meanwhile; `slurm` run by slurm_test.py; `ci` run by .ci/run itself."""
+    said; `mpi=mpich`; `beside` a job of it runs meanwhile, which the page calls 4711; `slurm` run by slurm_test.py; `ci` run by
+    .ci/run itself."""
 
     def __init__(self, page, words, lines):
         self.page, self.lines = page, [line for line in lines.splitlines() if line.strip() and not line.startswith("#")]
@@ -106,12 +139,35 @@ def pages():
     return [os.path.join(jobs.ROOT, "README.md")] + sorted(glob.glob(os.path.join(jobs.ROOT, "docs", "using", "*.md")))
 
 
+def reference_pages():
+    """The other pages, but for those that tell what was: the list of changes, and the measurements with the hours that they took."""
+    return [page for page in sorted(glob.glob(os.path.join(jobs.ROOT, "docs", "*.md")))
+            if os.path.basename(page) not in ("CHANGELOG.md", "MEASUREMENTS.md")]
+
+
+# A line that somebody may type. `$ ` before one begins an example of a session.
+COMMAND = re.compile(r"(?:[A-Z]\w*=\S* )*(?:(?:scripts|tests)/[\w./-]+ |\.ci/run|resil |mpi(?:run|exec|cc|fort)\b|srun |sbatch |salloc |scancel |kill |meson |ninja |"
+                     r"apt(?:-get)? |rpmbuild |spack |eb |apptainer |git |python3? |module )")
+
+
+def part(page, words, language, lines):
+    """A block of a page: Block, NotRun, shown.Shown; None: of a page that is not for users, what is shown and not compared."""
+    name = os.path.basename(page)
+    if language == "sh":
+        reason = re.match(r"not run: (.+)", words)
+        return NotRun(name, reason[1], lines) if reason else Block(name, words, lines)
+    if page in pages() or words:
+        return shown.Shown(name, words, lines)
+    typed = [line for line in lines.splitlines() if COMMAND.match(line)]
+    assert not typed, f"{name}: a command in a block that is not marked `sh`: {typed[0]}"
+    return None
+
+
 def parts(page):
-    """Commands (Block) and what is shown (shown.Shown), in the order of the page."""
+    """What part() makes of the blocks, in the order of the page."""
     with open(page, encoding="utf-8") as file:
         found = shown.BLOCK.findall(file.read())
-    name = os.path.basename(page)
-    return [(Block if language == "sh" else shown.Shown)(name, words, lines) for words, language, lines in found]
+    return [one for one in (part(page, *block) for block in found) if one]
 
 
 def blocks(page):
@@ -138,7 +194,8 @@ def compile_app(path, name):
             file.write(APPS[name])
     else:
         shutil.copy(os.path.join(folder, name), source)
-    subprocess.run([os.path.join(path, "bin", "mpicc"), "-g", "-I" + folder, "-o", "app", "app.c"], cwd=path, check=True)
+    header = os.path.join(jobs.ROOT, "shim", "include")
+    subprocess.run([os.path.join(path, "bin", "mpicc"), "-g", "-I" + folder, "-I" + header, "-o", "app", "app.c", "-ldl"], cwd=path, check=True)
 
 
 def readme():

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every command in a block of README and of the pages for users (docs/using) runs as printed and ends as the page says
-(tests/harness/launch_lines.py: blocks; those that need Slurm: slurm_test.py). Output that these pages show has the shape of what is
-printed (shown.py). Commands, options and settings within sentences and tables of all pages are held against the command's parser and the
+"""Every command in a block of README and of the pages runs as printed and ends as the page says (tests/harness/launch_lines.py: blocks;
+those that need Slurm: slurm_test.py), but for those whose page says why not; of the pages for users (README, docs/using) none is left out.
+Output that these pages show has the shape of what is printed (shown.py). Commands, options and settings within sentences and tables of all pages are held against the command's parser and the
 library's table (inline_commands.py); those of the pages for users that can be run are.
 
 Usage: doc_commands_test.py [PAGE...]
@@ -41,8 +41,8 @@ class Place:
                  and name != "resil-record" and os.path.isdir(os.path.join(self.path, name))]
         return max(found, key=os.path.getmtime, default="DIR")
 
-    def run(self, line, expected):
-        line = " ".join(self.newest() if word == "DIR" else word for word in line.split(" "))
+    def run(self, line, expected, job=""):
+        line = " ".join({"DIR": self.newest, "4711": lambda: job}.get(word, lambda word=word: word)() for word in line.split(" "))
         for left in (1, 0):
             done = jobs.start(["sh", "-c", line], env=launch_lines.environment(self.path), cwd=self.path, timeout=90)
             if not (left and done.timed_out and self.mpi == "mpich"):  # MPICH 4.0.2 by itself
@@ -78,7 +78,7 @@ def commands(place, block):
     job = place.beside() if "beside" in block.flags else None
     outputs = []
     for line, expected in block.commands:
-        done = place.run(line, (expected,))
+        done = place.run(line, (expected,), str(job.process.pid) if job else "")
         outputs += [done.stdout, done.stderr]
     if job:
         place.end(job)
@@ -99,9 +99,11 @@ def shown_by_itself(block):
 
 def page_runs(page):
     def check():
-        place, said, compared, outputs = Place(), 0, 0, None
+        place, said, compared, left, outputs = Place(), 0, 0, 0, None
         for block in launch_lines.parts(page):
-            if isinstance(block, launch_lines.Block):
+            if isinstance(block, launch_lines.NotRun):
+                left += len(block.lines)
+            elif isinstance(block, launch_lines.Block):
                 if not block.flags & {"slurm", "ci"}:
                     outputs = commands(place, block)
                     said += len(block.commands)
@@ -113,7 +115,7 @@ def page_runs(page):
                 if found:
                     shown.compare(block.text, found, block.page)
                     compared += 1
-        return f"{said} commands run, {compared} outputs compared"
+        return f"{said} commands run, {compared} outputs compared" + (f", {left} lines left out" if left else "")
     return check
 
 
@@ -127,15 +129,27 @@ def site_file(place, block):
     assert lines and all(line.split("=")[0].encode() in done.stdout for line in lines), done.text()
 
 
-PAGES = [page for page in sorted(glob.glob(os.path.join(jobs.ROOT, "docs", "*.md")))
-         if os.path.basename(page) not in ("CHANGELOG.md", "MEASUREMENTS.md")]  # these tell what was
+def left_out():
+    """Pages for users leave nothing out; elsewhere the test that is named is one."""
+    with_blocks = {page: [block for block in launch_lines.parts(page) if isinstance(block, launch_lines.NotRun)]
+                   for page in launch_lines.pages() + launch_lines.reference_pages()}
+    assert not any(with_blocks[page] for page in launch_lines.pages())
+    known = set()
+    for path in glob.glob(os.path.join(jobs.ROOT, "tests", "*", "meson.build")):
+        with open(path, encoding="utf-8") as file:
+            known.update(re.findall(r"'([\w-]+)'", file.read()))  # names, and words that loops make names of
+    named = [(block, test) for blocks in with_blocks.values() for block in blocks for test in block.tests]
+    for block, test in named:
+        assert any(test in (one, f"{one}-openmpi", f"{one}-mpich") or one == test.split("-")[0] + "-" for one in known), (block.page, test)
+    assert len(named) >= 5, named
+    return f"{len(named)} blocks left to other tests, {sum(len(blocks) for blocks in with_blocks.values()) - len(named)} for what they need"
 
 
 def within_sentences():
     """Every command, option, setting and variable in inline code is one."""
     looked, wrong = dict.fromkeys(("tool", "script", "launcher", "setting", "variable", "option"), 0), []
     users = launch_lines.pages()
-    for page in users + PAGES:
+    for page in users + launch_lines.reference_pages():
         for number, code in inline_commands.inline(page):
             kind = inline_commands.kind(code)
             if not kind or (kind == "option" and page not in users):  # elsewhere of many programs
@@ -220,7 +234,8 @@ def ci_runs_them():
     for name in (".ci/run", "scripts/demo", "scripts/test"):
         with open(os.path.join(jobs.ROOT, name), encoding="utf-8") as file:
             script += file.read()
-    lines = [line for page in launch_lines.pages() for block in launch_lines.blocks(page) if "ci" in block.flags for line in block.lines]
+    lines = [line for page in launch_lines.pages() + launch_lines.reference_pages() for block in launch_lines.blocks(page) if "ci" in block.flags for line in block.lines
+             if not line.startswith(".ci/run ")]
     words = {word for line in lines for word in re.findall(r"scripts/\w[\w-]*|(?<![/\w])(?:meson|ninja) \S+", line)}
     missing = [word for word in words if word.split("/")[-1] not in script]
     assert len(words) >= 3 and not missing, (words, missing)
@@ -228,12 +243,13 @@ def ci_runs_them():
 
 def main(*names):
     jobs.require("mpirun.openmpi", "mpicc.openmpi")
-    pages = [page for page in launch_lines.pages() if launch_lines.parts(page)
+    pages = [page for page in launch_lines.pages() + launch_lines.reference_pages() if launch_lines.parts(page)
              and (not names or os.path.basename(page) in names)]
-    assert names or len(pages) > 8, pages
+    assert names or len(pages) > 18, pages
     return run_checks([(os.path.basename(page), page_runs(page)) for page in pages] + [
         ("commands within sentences", within_sentences), ("commands within sentences that are whole", lines_within_sentences),
-        ("the picture of a terminal", picture_of_a_terminal), ("mistakes are seen", mistakes_are_seen), ("left to .ci/run", ci_runs_them)], side_by_side=2)
+        ("the picture of a terminal", picture_of_a_terminal), ("mistakes are seen", mistakes_are_seen), ("left to .ci/run", ci_runs_them),
+        ("left to other tests", left_out)], side_by_side=2)
 
 
 if __name__ == "__main__":

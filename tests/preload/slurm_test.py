@@ -9,6 +9,7 @@ Skipped where Slurm is not installed or cannot be started. Touches a scratch dir
 """
 import argparse
 import contextlib
+import glob
 import os
 import resource
 import secrets
@@ -270,6 +271,43 @@ def resil_run(slurm):
         launch_lines.check(place, 2, done.stdout)
 
 
+def pages_as_printed(slurm):
+    """The pages' commands that need Slurm, as printed; those about a job that runs on one that srun has started."""
+    said = 0
+    for page in launch_lines.pages() + launch_lines.reference_pages():
+        for block in launch_lines.blocks(page):
+            if "slurm" in block.flags:
+                block_as_printed(slurm, block)
+                said += len(block.commands)
+    assert said >= 4, said
+    return f"{said} commands"
+
+
+def block_as_printed(slurm, block):
+    place, job = launch_lines.place("openmpi"), ""
+    os.chmod(place, 0o755)
+    launch_lines.add_command(place)
+    launch_lines.compile_app(place, block.app)
+    slurm.environment.update(launch_lines.environment(place), RESIL_TOOL_LIBRARY=jobs.library())
+    if "beside" in block.flags:
+        script = f"srun --mpi=pmix -n 2 --export=ALL,LD_PRELOAD={jobs.library()} ./app\n"
+        job = slurm.submit(place, script, "-n", "2", "--overcommit")
+        resil = ("srun", "--overlap", f"--jobid={job}", "-n1", os.path.join(place, "bin", "resil"))
+        # Steps are numbered as they start: the job's own is 0, as the pages say, if it comes before those that ask.
+        neighbours.wait_until(lambda: glob.glob(os.path.join(place, "resil-app-*")), lambda: f"job {job} never starts")
+        neighbours.wait_until(lambda: b"MOVING" in slurm.ask(*resil, "status", job, cwd=place).stdout, lambda: f"job {job} never runs")
+    for line, status in block.commands:
+        done = slurm.ask("sh", "-c", line.replace("4711", job) if job else line, cwd=place)
+        assert done.returncode == status, (line, done.stdout.decode(), done.stderr.decode())
+    if job:
+        asked = [line for line, _ in block.commands if " dump " in line or "--signal=HUP" in line]
+        dumps = os.path.join(place, "resil-app-*", "dump-*.txt")
+        neighbours.wait_until(lambda: len(glob.glob(dumps)) == 2 * len(asked), lambda: f"after {asked}: {glob.glob(dumps)}")
+        with open(os.path.join(place, "stop"), "wb"):
+            pass
+        slurm.ended(place)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("programs")
@@ -290,7 +328,8 @@ def main():
                   ("requeued", lambda: requeued(slurm)),
                   ("status of a job that resil ends", lambda: told_status(slurm)),
                   ("README's line, as printed", lambda: as_printed(slurm)),
-                  ("resil run", lambda: resil_run(slurm)), *spank_checks.checks(slurm, options.plugin)]
+                  ("resil run", lambda: resil_run(slurm)),
+                  ("commands of the pages", lambda: pages_as_printed(slurm)), *spank_checks.checks(slurm, options.plugin)]
         status = run_checks([check for check in checks if options.only in check[0]])
     finally:
         slurm.stop()
