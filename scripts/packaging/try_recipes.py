@@ -3,7 +3,7 @@
 """Builds and installs by the recipes of package managers, and tries what came of it: version, paths, a job of two ranks. By hand: each builds
 the library anew.
 
-    scripts/packaging/try_recipes.py [--library FILE] [rpm] [spack] [easybuild] [apptainer]     none: all
+    scripts/packaging/try_recipes.py [--library FILE] [--roots DIR] [rpm] [spack] [easybuild] [apptainer]     none: all
 
 --library: everything but the compilation: this library is installed in place of one that the recipe compiles.
 
@@ -11,16 +11,19 @@ rpm        rpmbuild itself (Debian: package rpm), with Fedora's macros and compi
            what it requires, and the package installed by rpm into a root of its own
 spack      no Spack here: the recipe's class, on a stand-in of spack.package that carries out what Spack's MesonPackage does with it
 easybuild  no EasyBuild here: the easyconfig's values, used as the easyblock MesonNinja does
-apptainer  no Apptainer here: the sections %files, %post, %test and %runscript of the definition, in Debian 12 (this machine's, below an overlay);
-           as root, and with Debian's mirror in reach
+apptainer  Apptainer itself, which only Debian unstable has: in a root of that (debootstrap); as root, and with Debian's mirror in reach
+
+--roots DIR: where the roots of Debian unstable and 12 are made, and kept.
 
 Touches a scratch directory only. Exit status: 0 all is well, 1 something failed, 3 something could not be tried."""
 
 import argparse
 import ast
+import ctypes
 import glob
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -32,16 +35,17 @@ sys.path.insert(0, os.path.join(ROOT, "tests"))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
 
-# redhat-rpm-config of Fedora 40 and meson's macros there. Debian's rpm has neither.
+# redhat-rpm-config of Fedora 40 and meson's macros there. Debian's rpm has neither. Not in it: annobin, a plugin of Fedora's compiler that notes
+# its options, and -specs=redhat-hardened-*, which make programs position-independent: a library is already.
 FLAGS = ("-O2 -flto=auto -ffat-lto-objects -fexceptions -g -grecord-gcc-switches -pipe -Wall -Werror=format-security -Wp,-U_FORTIFY_SOURCE,"
-         "-D_FORTIFY_SOURCE=2 -Wp,-D_GLIBCXX_ASSERTIONS -fstack-protector-strong -m64 -march=x86-64 -mtune=generic "
-         "-fasynchronous-unwind-tables -fstack-clash-protection -fcf-protection")
-LINK_FLAGS = "-Wl,-z,relro -Wl,--as-needed -Wl,-z,now -flto=auto -ffat-lto-objects"
+         "-D_FORTIFY_SOURCE=3 -Wp,-D_GLIBCXX_ASSERTIONS -fstack-protector-strong -m64 -march=x86-64 -mtune=generic "
+         "-fasynchronous-unwind-tables -fstack-clash-protection -fcf-protection -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer")
+LINK_FLAGS = "-Wl,-z,relro -Wl,--as-needed -Wl,-z,pack-relative-relocs -Wl,-z,now -Wl,--build-id=sha1 -flto=auto -ffat-lto-objects"
 SETUP = ("meson setup --buildtype=plain --prefix=%{_prefix} --libdir=%{_libdir} --bindir=%{_bindir} --includedir=%{_includedir} "
          "--datadir=%{_datadir} --mandir=%{_mandir} --sysconfdir=%{_sysconfdir} --auto-features=enabled . redhat-linux-build")
 
 
-LIBRARY = ""
+LIBRARY = ROOTS = ""
 # What the target `package` makes beside the library.
 BESIDE = "scripts/packaging/resil.1 scripts/packaging/spank_resil.so"
 
@@ -203,46 +207,85 @@ def easybuild(place):
     return tried(prefix)
 
 
-def sections(path):
-    """{section: text} of a definition file; "" is its head."""
-    found, name = {"": ""}, ""
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("%"):
-                name = line.split()[0]
-                found[name] = ""
-            elif not line.startswith("#"):
-                found[name] += line
-    return found
+def debian(root, suite, *packages):
+    """A root of that suite by debootstrap; one that is there already (--roots) is taken."""
+    if not os.path.isdir(os.path.join(root, "etc", "apt")):
+        if not shutil.which("debootstrap"):
+            raise Impossible("debootstrap is not installed")
+        run("debootstrap", "--variant=minbase", "--include=" + ",".join(("ca-certificates", *packages)), suite, root, timeout=3000)
+    return root
+
+
+def within(root, binds, line):
+    """What a shell says in that root. It is root of a user namespace with all its users: Apptainer wants every capability, which a
+    machine may lack, and no chroot. binds: {folder: where in the root}."""
+    for target in ("old", *binds.values()):
+        os.makedirs(os.path.join(root, target), exist_ok=True)
+    script = ["set -e", f"mount --rbind {root} {root}", *(f"mount --rbind /{name} {root}/{name}" for name in ("proc", "dev", "sys")),
+              *(f"mount --bind {folder} {root}/{target}" for folder, target in binds.items()), f"cd {root}", "pivot_root . old",
+              f"exec chroot . sh -e -c {shlex.quote('umount -l /old; ' + line)} 2>&1"]
+    with tempfile.TemporaryFile() as said:
+        entered, mapped = os.pipe(), os.pipe()
+        child = os.fork()
+        if not child:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+            if not ctypes.CDLL(None).unshare(0x10020000):  # CLONE_NEWUSER | CLONE_NEWNS
+                os.write(entered[1], b"x")
+                os.read(mapped[0], 1)
+                os.execvp("sh", ["sh", "-c", "\n".join(script)])
+            os._exit(125)
+        os.close(entered[1])
+        if os.read(entered[0], 1):
+            for name in ("uid_map", "gid_map"):
+                with open(f"/proc/{child}/{name}", "w", encoding="ascii") as file:
+                    file.write("0 0 65536\n")
+            os.write(mapped[1], b"x")
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said.seek(0)
+        text = said.read().decode(errors="replace")
+    assert status == 0, "%s: status %d\n%s" % (line, status, text[-3000:])
+    return text
 
 
 def apptainer(place):
+    """The definition but for its first two lines: no registry of images is in reach, so the base is what debootstrap makes of the same Debian.
+    Then a job in a container of that image, and the library bound into one of an image that has no resil."""
     if os.geteuid() != 0:
-        raise Impossible("needs root (mounts)")
-    with open("/etc/os-release", encoding="utf-8") as file:
-        if 'VERSION_ID="12"' not in file.read():
-            raise Impossible("this machine is no Debian 12, of which the image is")
-    parts = sections(os.path.join(PARTS, "apptainer", "resil.def"))
-    assert "From: debian:12" in parts[""] and {"%files", "%post", "%test", "%runscript"} <= set(parts)
-    package = run(sys.executable, os.path.join(PARTS, "make_deb.py"), os.path.join(ROOT, "build"), place).strip()
-    for name in ("upper", "work", "root", "out"):
-        os.makedirs(os.path.join(place, "image", name))
-    copies = [line.split() for line in parts["%files"].splitlines() if line.strip()]
-    assert [os.path.basename(package)] == [source for source, _ in copies], (package, copies)
-    app = os.path.join(place, "app.c")
-    shutil.copy(os.path.join(ROOT, "tests", "preload", "files_app.c"), app)
-    script = ['set -e', 'cd "$1"', 'mount -t tmpfs none .', 'mkdir upper work root',
-              'mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root', 'for m in proc dev sys; do mount --rbind /$m root/$m; done',
-              'mount -t tmpfs none root/tmp', 'rm -f root/usr/local/bin/resil'] + [
-                  f'cp "{package}" root{target}' for _, target in copies] + [
-                  f'cat > root/tmp/{name[1:]} <<"END"\n{parts[name]}END' for name in ("%post", "%test", "%runscript")] + [
-                  f'cp "{app}" root/tmp/app.c',
-                  "chroot root sh -e -c 'sh -e /tmp/post && sh -e /tmp/test && sh -e /tmp/runscript --version && mpicc.openmpi -o /tmp/app /tmp/app.c && "
-                  "cd /tmp && resil run --dir /tmp/report mpirun.openmpi --oversubscribe -np 2 /tmp/app && resil report /tmp/report'"]
-    said = run("unshare", "-m", "sh", "-c", "\n".join(script), "sh", os.path.join(place, "image"), timeout=1500,
-               env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"})
-    assert f"resil {version()}" in said and "CLEAN: 2 of 2 ranks finished" in said, said[-3000:]
-    return "two ranks watched"
+        raise Impossible("needs root (debootstrap, mounts)")
+    roots = ROOTS or place
+    tool, base = debian(os.path.join(roots, "sid"), "sid", "apptainer"), debian(os.path.join(roots, "bookworm"), "bookworm")
+    shutil.rmtree(os.path.join(base, "dev"))  # nobody makes devices in a user namespace
+    os.mkdir(os.path.join(base, "dev"))
+    for name in ("hosts", "resolv.conf"):
+        shutil.copy(os.path.join("/etc", name), os.path.join(tool, "etc", name))
+    work = os.path.join(place, "image")
+    os.mkdir(work)
+    package = run(sys.executable, os.path.join(PARTS, "make_deb.py"), os.path.dirname(LIBRARY) if LIBRARY else os.path.join(ROOT, "build"), work).strip()
+    with open(os.path.join(PARTS, "apptainer", "resil.def"), encoding="utf-8") as file:
+        text = file.read()
+    head = "Bootstrap: docker\nFrom: debian:12\n"
+    assert head in text and os.path.basename(package) in text, text
+    with open(os.path.join(work, "resil.def"), "w", encoding="utf-8") as file:
+        file.write(text.replace(head, "Bootstrap: localimage\nFrom: /base\n"))
+    with open(os.path.join(work, "bare.def"), "w", encoding="utf-8") as file:
+        file.write("Bootstrap: localimage\nFrom: /base\n%post\n    apt-get update\n    apt-get install --yes --no-install-recommends openmpi-bin\n")
+    run("mpicc.openmpi", "-O1", "-o", os.path.join(work, "app"), os.path.join(ROOT, "tests", "preload", "files_app.c"))
+    shutil.copy(LIBRARY or os.path.join(ROOT, "build", "libresil.so"), work)
+    quiet = ("export APPTAINER_TMPDIR=/work OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none; "
+             "cd /work; ")
+
+    def said(line):
+        return within(tool, {base: "base", work: "work", "/tmp": "tmp"}, quiet + line)
+
+    assert f"resil {version()}" in said("apptainer build resil.sif resil.def && apptainer test resil.sif && apptainer run resil.sif --version")
+    job = said("apptainer exec --bind /work resil.sif sh -c 'cd /work && resil run --dir /work/report mpirun --oversubscribe -np 2 ./app && "
+               "resil report /work/report'")
+    assert "CLEAN: 2 of 2 ranks finished" in job, job
+    bound = said("apptainer build --sandbox bare bare.def && APPTAINERENV_LD_PRELOAD=/opt/resil/libresil.so APPTAINERENV_RESIL_DIR=/work/bound "
+                 "apptainer exec --bind /work --bind /work:/opt/resil bare /work/app")
+    assert "resil: CLEAN: watch on 1 rank" in bound, bound
+    return "%s: built, tested, two ranks watched in it; the library bound into another image" % said("apptainer --version").strip()
 
 
 TRIES = {"rpm": rpm, "spack": spack, "easybuild": easybuild, "apptainer": apptainer}
@@ -252,8 +295,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *TRIES], help="rpm, spack, easybuild, apptainer")
     parser.add_argument("--library", default="", help="built before, in place of one that the recipe compiles")
+    parser.add_argument("--roots", default="", help="folder of the roots that apptainer needs; they are kept there")
     options = parser.parse_args()
-    global LIBRARY  # pylint: disable=global-statement
+    global LIBRARY, ROOTS  # pylint: disable=global-statement
+    ROOTS = os.path.abspath(options.roots) if options.roots else ""
     LIBRARY = os.path.abspath(options.library) if options.library else ""
     names = options.names or list(TRIES)
     status, place = 0, tempfile.mkdtemp(prefix="resil-recipes-")

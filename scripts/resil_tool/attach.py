@@ -11,6 +11,7 @@ import time
 
 from . import layout, process
 from .job import LiveRing, same_directory
+from .progress import over
 from .records import Directory, Problem, Rank, of_launch
 from .ring import Ring, RingError
 from .text import clean
@@ -183,7 +184,7 @@ def _lives(live: LiveRing) -> bool:
 def collect(directory: Directory, rings: list[LiveRing]) -> None:
     """Copies the rings of dead ranks into the report directory and removes those that no process holds any more."""
     copied = []
-    for live in rings:
+    for live in over(rings, "collecting flight recorders"):
         if live.alive or live.rank < 0 or live.uid != os.geteuid():
             continue
         place = directory.path if not live.world else os.path.join(directory.path, "world-%d" % live.world)
@@ -228,7 +229,7 @@ def attach(directory: Directory, rings: list[LiveRing], may_collect: bool = True
                 size = directory.expected.get(key[0]) or 0
                 directory.expected[key[0]] = max(size, rank.world_size)
     aborted = 0
-    for key, rank in directory.ranks.items():
+    for key, rank in over(directory.ranks.items(), "reading flight recorders"):
         if rank.outcome != "running":
             rank.state = rank.outcome
             aborted += rank.state == "aborted"

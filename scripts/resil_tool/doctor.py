@@ -12,6 +12,7 @@ import sys
 import time
 
 from . import machine, place, selftest
+from .progress import Progress
 from .text import WIDTH, clean, colour, plural, wrap
 
 STATES = {"ok": "32", "note": "36", "warning": "33", "failed": "1;31", "left out": "2"}
@@ -56,7 +57,9 @@ def run(options) -> int:
         for name, state, text, to_do in found:
             checks.append(Check(name, state, text, to_do))
             if not options.json:
+                progress.clear()
                 print("\n".join(_lines(checks[-1])), flush=True)
+    progress = Progress("self-test", selftest.STEPS, 0)
     library = place.library()
     say(machine.library(library))
     if library:
@@ -70,8 +73,11 @@ def run(options) -> int:
     if options.no_self_test or not library:
         say([("self-test", "left out", "no job was started", "")])
     else:
-        for found in selftest.run(launcher, command, options.mpicc):
-            say([found])
+        with progress:
+            progress.at(0)
+            for found in selftest.run(launcher, command, options.mpicc):
+                say([found])
+                progress.step()
     failed = [one for one in checks if one.state == "failed"]
     warned = [one for one in checks if one.state == "warning"]
     seconds = time.monotonic() - began

@@ -16,6 +16,7 @@ from . import job as jobs
 from . import blocked, fold, nodes, process, records, symbols
 from .attach import _lives_without_ring, fill_from_ring, is_here
 from .job import LiveRing, Usage
+from .progress import Progress
 from .records import Rank
 from .report import place_sentence, tool_command
 from .ring import Ring, RingError
@@ -156,19 +157,21 @@ def wait(targets: list[Target], seconds: float) -> None:
     """Waits until every signalled rank has counted one more dump, has ended, or the time is over."""
     deadline = time.monotonic() + seconds
     pending = [target for target in targets if target.action == "signalled"]
-    while pending:
-        late = time.monotonic() >= deadline
-        for target in list(pending):
-            count = _dumps_written(target.ring)
-            ended = target.ring.pid_is_ours and not process.alive(target.ring.pid, target.ring.start_ticks)
-            if (count is not None and count != target.ring.dumps) or ended or late:
-                pending.remove(target)
-                _take_answer(target, count is not None and count != target.ring.dumps)
-            elif count is None and _new_file(target):
-                pending.remove(target)
-                _take_answer(target, True)
-        if pending:
-            time.sleep(POLL_SECONDS)
+    with Progress("waiting for dumps", len(pending)) as progress:
+        while pending:
+            late = time.monotonic() >= deadline
+            for target in list(pending):
+                count = _dumps_written(target.ring)
+                ended = target.ring.pid_is_ours and not process.alive(target.ring.pid, target.ring.start_ticks)
+                if (count is not None and count != target.ring.dumps) or ended or late:
+                    pending.remove(target)
+                    _take_answer(target, count is not None and count != target.ring.dumps)
+                elif count is None and _new_file(target):
+                    pending.remove(target)
+                    _take_answer(target, True)
+            progress.at(progress.total - len(pending))
+            if pending:
+                time.sleep(POLL_SECONDS)
 
 
 def _new_file(target: Target) -> str:

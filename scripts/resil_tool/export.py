@@ -4,13 +4,14 @@ report directories and recordings; writes standard output or the file that --out
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
 import re
 import sys
 
-from . import otf2_trace, trace, waits
+from . import otf2_trace, progress, trace, waits
 from .job import Usage
 from .report import load
 from .summary import merge, rank_objects
@@ -100,7 +101,8 @@ def _is_recording(place: str) -> bool:
 def _write(path: str | None, make) -> int:
     """A file is there as a whole or not at all: monitoring reads it while it is written."""
     if not path or path == "-":
-        return make(sys.stdout)
+        with progress.silent() if sys.stdout.isatty() else contextlib.nullcontext():
+            return make(sys.stdout)
     temporary = "%s.%d.tmp" % (path, os.getpid())
     try:
         with open(temporary, "x", encoding="utf-8", newline="", errors="replace") as file:

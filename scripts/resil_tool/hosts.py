@@ -16,6 +16,7 @@ import sys
 from . import findings, nagios, records, runs
 from .attach import attach
 from .job import Usage
+from .progress import over
 from .text import clean, clip, plural
 
 KINDS = {"culprit": "accused of a hang or another finding", "corruption": "an end of corrupted data",
@@ -99,14 +100,12 @@ def at_least(count: int, chances: list[float]) -> float:
     return min(1.0, exactly[count])
 
 
-def count(paths: list[str], progress=None) -> tuple[dict[str, Host], dict]:
+def count(paths: list[str]) -> tuple[dict[str, Host], dict]:
     """Hosts by name, and what was read: jobs, unusable (path, why), twice."""
     hosts: dict[str, Host] = {}
     seen: set[str] = set()
     read = {"jobs": 0, "with_events": 0, "unusable": [], "twice": 0}
-    for number, path in enumerate(paths):
-        if progress:
-            progress(number, len(paths))
+    for path in over(paths, "reading jobs"):
         try:
             directory = records.read_directory(path)
         except OSError as error:
@@ -181,17 +180,11 @@ def add_command(commands, job_help: str) -> None:
     parser.set_defaults(run=run)
 
 
-def _progress(number: int, of: int) -> None:
-    if number % 16 == 0:
-        sys.stderr.write("\r%d of %d jobs" % (number, of) if number + 16 < of else "\r\033[K")
-        sys.stderr.flush()
-
-
 def _look(places: list[str]) -> tuple[dict[str, Host], dict, list[dict]]:
     paths = find(places)
     if not paths:
         raise Usage("no reports of resil in %s" % ", ".join(map(clean, places[:4])))
-    hosts, read = count(paths, _progress if sys.stderr.isatty() and len(paths) > 50 else None)
+    hosts, read = count(paths)
     return hosts, read, judge(hosts)
 
 

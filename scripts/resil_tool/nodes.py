@@ -12,6 +12,7 @@ import time
 
 from . import fold, process, records
 from . import job as jobs
+from .progress import Progress
 from .text import clean, rank_set, ranks_phrase
 from .values import Invalid, integer, items, number, parse_object, text
 
@@ -65,25 +66,30 @@ class Asked:
     def answers(self) -> list[dict]:
         """What those said that said something; the others are in `unanswered`."""
         told = []
-        while self.running:
-            host, running, until = self.running.pop(0)
-            try:
-                out, error = running.communicate(timeout=max(0.01, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                running.kill()
-                running.communicate()
-                self.unanswered.append({"host": host, "why": "no answer for %d s" % (self.seconds + PATIENCE)})
-                continue
-            finally:
-                self._fill()
-            try:
-                if len(out) > MOST_BYTES:
-                    raise Invalid("it said too much")
-                told.append(dict(parse_object(out), host=host))
-            except Invalid as odd:
-                said = clean(error.decode(errors="replace").strip().split("\n")[-1], 160)
-                self.unanswered.append({"host": host, "why": said or "status %d, its answer is %s" % (running.returncode, odd)})
+        with Progress("waiting for hosts", len(self.running) + len(self.hosts)) as progress:
+            while self.running:
+                self._next(told)
+                progress.step()
         return told
+
+    def _next(self, told: list[dict]) -> None:
+        host, running, until = self.running.pop(0)
+        try:
+            out, error = running.communicate(timeout=max(0.01, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.communicate()
+            self.unanswered.append({"host": host, "why": "no answer for %d s" % (self.seconds + PATIENCE)})
+            return
+        finally:
+            self._fill()
+        try:
+            if len(out) > MOST_BYTES:
+                raise Invalid("it said too much")
+            told.append(dict(parse_object(out), host=host))
+        except Invalid as odd:
+            said = clean(error.decode(errors="replace").strip().split("\n")[-1], 160)
+            self.unanswered.append({"host": host, "why": said or "status %d, its answer is %s" % (running.returncode, odd)})
 
 
 def running_ranks(job: jobs.Job) -> dict:

@@ -18,6 +18,7 @@ import os
 
 from . import record_text, symbols
 from . import recording as r
+from .progress import over
 from .record_files import missing_ranks, opened, rank_files, world_size
 from .text import clean, integer, plural, rank_name, rank_set, ranges
 
@@ -246,7 +247,7 @@ def run(first: str, second: str, rank, sites: bool, as_json: bool) -> int:
             problems.append("%s: there is no recording of %s" % (directory, "rank%s %s" % (
                 "" if len(missing) == 1 else "s", rank_set(missing))))
     created = 0
-    for key in sorted(set(files) & set(others)):
+    for key in over(sorted(set(files) & set(others)), "comparing ranks"):
         pair = [opened(files[key]), opened(others[key])]
         problems += [problem for _, problem in pair if problem]
         try:

@@ -12,6 +12,7 @@ import os
 import re
 
 from . import candidates, checksum, leftovers, reductions, staging, verification
+from .progress import over
 from .text import clean
 from .runs import launch_number, read_launch
 from .values import (MAX_FILE, Invalid, duration, integer, items, members, moment, number, parse_object, rank_list, read_bytes,
@@ -333,7 +334,7 @@ def read_directory(path: str) -> Directory:
         except OSError as error:
             directory.problems.append(Problem(place, "cannot be listed: %s" % error.strerror))
             continue
-        for name in names:
+        for name in over(names, "reading reports"):
             file = os.path.join(place, name)
             try:
                 _read_one(directory, file, name, world)

@@ -19,6 +19,7 @@ from .text import clean
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOOL = os.path.join(os.path.dirname(HERE), "resil")
 COMPILERS = {"openmpi": ("mpicc.openmpi", "mpicc"), "mpich": ("mpicc.mpich", "mpicc")}
+STEPS = 5  # rows of a run that finds nothing wrong
 LIMIT = 60.0  # seconds a job may take; a hang is found within a few
 ABORTED = 92
 

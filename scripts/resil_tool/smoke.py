@@ -16,6 +16,7 @@ import time
 
 from . import place, smoke_verdict
 from .job import Usage
+from .progress import Progress
 from .text import clean
 
 COUNTS = (2, 8, 64, 512)
@@ -179,7 +180,10 @@ def run(options) -> int:
     folder = tempfile.mkdtemp(prefix="resil-smoke-", dir=options.directory or ".")
     folder = os.path.abspath(folder)
     result = smoke_verdict.Result(options.peak, launcher)
+    progress = Progress("compiling", len(kinds) * len(counts), 0)
     try:
+        progress.__enter__()
+        progress.at(0)
         program = compile_program(options.mpicc, folder)
         for kind in kinds:
             before = environment_words(kind, options, library, folder)
@@ -187,8 +191,7 @@ def run(options) -> int:
                 result.skip(kind, "libresil.so is not found: device buffers go through it (--library), or --gpu-aware")
                 continue
             for ranks in counts:
-                if not options.json and sys.stderr.isatty():
-                    sys.stderr.write("resil: %s memory, %d processes ...\n" % (kind, ranks))
+                progress.step("%s memory, %d processes" % (kind, ranks))
                 command = before + [program, kind, str(options.volume << 20), *map(str, sizes)]
                 job = Job(launcher, ranks, command, options.timeout).run()
                 skipped = [row["skipped"] for row in job.rows if row.get("skipped")]
@@ -200,6 +203,7 @@ def run(options) -> int:
                     break
                 result.add(kind, ranks, sizes, job)
     finally:
+        progress.__exit__()
         if options.keep:
             sys.stderr.write("resil: kept %s\n" % folder)
         else:

@@ -10,6 +10,7 @@ import re
 
 from . import layout, symbols
 from . import recording as r
+from .progress import over
 from .record_files import missing_ranks, opened, rank_files, world_size
 from .ring import Ring, RingError
 from .text import clean, rank_name
@@ -70,7 +71,7 @@ def of_rings(directory, ranks, out, last: float | None) -> dict:
         begin = max(begin, end - last)
     known = symbols.lookup(sorted(sites)[:MOST_SITES], min((rank.start_time for rank in ranks if rank.start_time), default=0.0))
     shown = 0
-    for rank, path in rings:
+    for rank, path in over(rings, "writing events"):
         try:
             with Ring(path, follow_links=False) as ring:
                 pid = out.process(rank.key, "%s (%s)" % (rank_name(rank.key), rank.host), rank.host)
@@ -90,7 +91,7 @@ def _span(rings):
     """(first moment, last one, what cannot be used, some call sites)."""
     begin = end = None
     problems, sites = [], set()
-    for rank, path in rings:
+    for rank, path in over(rings, "reading flight recorders"):
         if not path:
             problems.append("%s: no flight recorder" % rank_name(rank.key))
             continue

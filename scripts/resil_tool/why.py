@@ -18,6 +18,7 @@ from . import blocked, findings, gathered, place, process, remote_stacks, status
 from . import job as jobs
 from .dump import _SYSTEM, _directory, _nobody
 from .job import Usage
+from .progress import Progress
 from .ring import Ring, RingError
 from .text import WIDTH, clean, colour, plural, ranges, ranks_phrase, seconds_text, wrap
 from .values import Invalid, integer, items, number, parse_object, rank_list, read_bytes, text
@@ -103,16 +104,18 @@ def ask(rings: list, seconds: float) -> dict[int, dict]:
     asked = {world for world, members in worlds.items() if sum(_write(ring, ticket) for ring in members)}
     answers: dict[int, dict] = {}
     deadline = time.monotonic() + seconds
-    while True:
-        for world in (asked & set(places)) - set(answers):
-            for name in _names(places[world]):
-                if name not in before[world]:
-                    found = _read(os.path.join(places[world], name))
-                    if found and integer(found.get("ticket")) >= ticket:
-                        answers[world] = dict(found, source=name)
-        if len(answers) == len(asked & set(places)) or time.monotonic() >= deadline:
-            return answers
-        time.sleep(POLL)
+    with Progress("waiting for the nodes' answer") as progress:
+        while True:
+            for world in (asked & set(places)) - set(answers):
+                for name in _names(places[world]):
+                    if name not in before[world]:
+                        found = _read(os.path.join(places[world], name))
+                        if found and integer(found.get("ticket")) >= ticket:
+                            answers[world] = dict(found, source=name)
+            if len(answers) == len(asked & set(places)) or time.monotonic() >= deadline:
+                return answers
+            progress.at(0)
+            time.sleep(POLL)
 
 
 def _write(ring, ticket: int) -> bool:
