@@ -14,6 +14,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 #include "checksum/record/messages.h"
 #include "checksum/record/sites.h"

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 #include "detectors/spr/messages.h"
 #include "shim/base/hash.h"

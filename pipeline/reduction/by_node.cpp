@@ -6,6 +6,7 @@
 #include "pipeline/reduction/by_node.h"
 
 #include <cstring>
+#include <initializer_list>
 
 #include "pipeline/reduction/blocking.h"
 #include "shim/abi/backend.h"

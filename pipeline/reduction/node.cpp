@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <initializer_list>
 
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"

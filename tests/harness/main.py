@@ -48,6 +48,12 @@ def half(items, mpi):
     return items[turn::2], items[1 - turn::2]
 
 
+def half_here(items, mpi):
+    """Of what one check does one after the other: this MPI's half, the other one, or all, as RESIL_TEST_LONG asks for."""
+    here, other = half(items, mpi)
+    return {"only": other, "all": list(items)}.get(os.environ.get("RESIL_TEST_LONG", ""), here)
+
+
 def _run(name, check):
     """(text to print, whether it passed; None: left out)"""
     began = time.monotonic()

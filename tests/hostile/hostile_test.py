@@ -14,7 +14,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import hostile, mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import half_here, run_checks  # noqa: E402
 
 
 def main():
@@ -25,10 +25,14 @@ def main():
     parser.add_argument("--modes", nargs="+", choices=hostile.MODES, default=list(hostile.MODES))
     parser.add_argument("--cases", nargs="+")
     parser.add_argument("--fast", action="store_true", help="only cases that no other test has")
+    parser.add_argument("--share", action="store_true", help="each mode on one of the MPIs; on the other one it is long")
     parser.add_argument("--timeout", type=float, default=300, help="seconds of a free machine for a job")
     parser.add_argument("--single", action="store_true", help="each case in a job of its own")
     options = parser.parse_args()
     jobs.require(f"mpirun.{options.mpi}")
+    if options.share:
+        options.modes = half_here(options.modes, options.mpi)
+        os.environ["RESIL_TEST_LONG"] = "all"  # of this half
     checks = []
     for name in options.programs:
         checks += hostile.checks_of(os.path.join(os.path.abspath(options.build), f"{name}.{options.mpi}"), name, options)

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
 from harness import patience  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 LIMIT = 40
 NATIVE_RUNS = 10
@@ -136,14 +136,15 @@ def main(build, mpi):
 
     differ = ("verified", ["In call 7 ", "another amount: MPI_Bcast, root 0, ", " 2048 bytes", " 128 bytes", "MPI ends the job on an error in that call of rank"])
     operators = ("proved", ["In call 7 ", "another operator: MPI_Reduce, ", "MPI_MAX", "MPI_SUM"])
-    checks = [("right programs raise nothing", lambda: clean("none")),
+    checks = [("right programs raise nothing", lambda: clean("none"))]
+    checks += shared([
               ("right: types differ where nothing moves", lambda: clean("types_of_their_own")),
               ("MPI fails in a call with another amount", lambda: ended("truncate", differ)),
               ("the same, where a finding would end the job", lambda: ended("truncate", differ, {"RESIL_HANG": "abort"})),
               ("MPI fails on a message", lambda: ended("message", None)),
               ("MPI_Abort after a mismatch", lambda: ended("operator_abort", operators)),
               ("MPI_Abort", lambda: ended("abort", None)),
-              ("MPI_Abort while the watching rank is stopped", lambda: ended("stopped_abort", None))]
+              ("MPI_Abort while the watching rank is stopped", lambda: ended("stopped_abort", None))], mpi)
     if mpi == "openmpi":
         checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in PROVED]
         checks += [(f"suspected: {kind}", lambda kind=kind: suspected(kind)) for kind in SUSPECTED]

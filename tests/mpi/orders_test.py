@@ -11,7 +11,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, patience  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 LIMIT = 240
 KINDS = ["completed", "between", "startall", "windows", "duplicates", "groups", "leaders", "files", "callbacks", "threads",
@@ -121,8 +121,8 @@ def main(build, mpi):
 
     slow = [kind for kind in SLOW[mpi] if not (kind == "starts+" and jobs.before_mpi4(mpi))]
     checks = [("who is not in MPI_Init", late)]  # first: it waits for half a minute, beside all others
-    checks += [(f"all orders, {mode}", lambda settings=settings: run(every + own, settings)) for mode, settings in MODES.items()]
-    checks += [("all orders, record and verify", recorded)]
+    checks += shared([(f"all orders, {mode}", lambda settings=settings: run(every + own, settings)) for mode, settings in MODES.items()]
+                     + [("all orders, record and verify", recorded)], mpi)
     if mpi == "openmpi":  # UCX in MPICH takes mmap for itself
         checks += [("a rank without memory harms nobody", poor)]
     checks += [(f"long enough for a proof: {kind}", lambda kind=kind: run([kind], {})) for kind in slow]

@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import gpu, mpi as jobs, patience, report as reports  # noqa: E402
-from harness.main import LeftOut, run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks, shared  # noqa: E402
 
 # MPICH 4.0.2 itself loses messages with more than two ranks here.
 RANKS = {"openmpi": 4, "mpich": 2}
@@ -316,8 +316,6 @@ def main(build, mpi, times="1"):
     checks = [(f"{' '.join(VARIES[mpi])}: vary without a recording ({mpi})", lambda: varies(s, VARIES[mpi])),
               (f"{len(KINDS)} kinds repeat ({mpi})", lambda: all_repeat(s, KINDS, times)),
               (f"device buffers repeat ({mpi})", lambda: on_devices(s, "any-waitany,testsome"))]
-    if mpi == "mpich":  # one-sided calls of Open MPI 4.1 do not work on every machine that tests this
-        checks += [(f"tickets repeats ({mpi})", lambda: repeats(s, [s.program, "tickets", ROUNDS], times))]
     checks += [(f"Fortran repeats ({mpi})", lambda: repeats(s, [s.fortran, ROUNDS], times)),
                (f"a flipped bit ({mpi})", lambda: flipped_bit(s)),
                (f"a flipped bit, logged ({mpi})", lambda: flipped_bit_logged(s)),
@@ -329,6 +327,9 @@ def main(build, mpi, times="1"):
                (f"what verify says it compared ({mpi})", lambda: says_how_much(s)),
                (f"threads ({mpi})", lambda: threads(s, build)),
                (f"recorded with checksums ({mpi})", lambda: mixed(s))]
+    checks = shared(checks, mpi)
+    if mpi == "mpich":  # one-sided calls of Open MPI 4.1 do not work on every machine that tests this
+        checks += [(f"tickets repeats ({mpi})", lambda: repeats(s, [s.program, "tickets", ROUNDS], times))]
     return run_checks(checks)
 
 

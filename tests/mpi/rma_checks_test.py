@@ -11,7 +11,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 
 class Checks:
@@ -92,18 +92,19 @@ def main(build, mpi):
     jobs.require(f"mpirun.{mpi}")
     checks = Checks(build, mpi)
     program = {"uncovered": {"overlapped": 8, "accumulate": 6, "passive_target": 6}}
-    return run_checks([
+    both = [
         ("every kind of epoch", checks.accounted("rma_checks", program)),
         ("every kind of epoch (strict, full)", checks.accounted("rma_checks", program, checksum="strict", blame="full")),
         ("the program of the other tests", checks.accounted("rma", {"checked": 8, "uncovered": {"accumulate": 212}})),
-        *([("threads", checks.accounted("rma_threads", {"shared_windows": 0, "uncovered": {}}))] if mpi == "mpich" else []),
         ("put between fences", checks.damage("flip,rank=0,call=MPI_Put,nth=2",
                                              r"^MPI_Put from rank 0 .* to rank 1 .* at rma_checks\.\w+\+0x[0-9a-f]+: 128 bytes "
                                              r"at displacement 1001 of rank 1's window are not")),
         ("put in an exposure epoch", checks.damage("zero,rank=1,call=MPI_Put,nth=4007", r"from rank 1 .* to rank 0 .* 64 bytes at")),
         ("put under an exclusive lock", checks.damage("swap,rank=0,call=MPI_Rput,nth=1", r"^MPI_Rput from rank 0 .* displacement 448 ")),
         ("where windows lie", checks.placement),
-    ])
+    ]
+    threads = [("threads", checks.accounted("rma_threads", {"shared_windows": 0, "uncovered": {}}))]
+    return run_checks(shared(both, mpi) + (threads if mpi == "mpich" else []))
 
 
 if __name__ == "__main__":

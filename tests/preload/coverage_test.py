@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports  # noqa: E402
-from harness.main import LeftOut, run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks, shared  # noqa: E402
 from oracle import oracle  # noqa: E402
 
 PROGRAMS = ["p2p", "collectives", "communicators", "datatypes", "callbacks", "errors", "rma", "files", "threads", "cxx",
@@ -77,6 +77,7 @@ def main(build, mpi):
             command.append(os.path.join(build, f"plugin.{mpi}.so"))
         options = ["--mca", "osc", "^rdma"] if name == "rma" and mpi == "openmpi" else []
         checks.append((f"{name} ({mpi})", lambda c=command, o=options, n=name: check(mpi, counter, c, options=o, name=n)))
+    checks = shared(checks, mpi)
     for name, command, cwd, stdin in real_programs(mpi):
         checks.append((f"{name} ({mpi})", lambda c=command, d=cwd, i=stdin, n=name: check(mpi, counter, c, d, i, name=n)))
     return run_checks(checks)

@@ -13,7 +13,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports, transparent  # noqa: E402
-from harness.main import run_checks  # noqa: E402
+from harness.main import run_checks, shared  # noqa: E402
 
 BUILD = MPI = ""
 TOOL = os.path.join(jobs.ROOT, "scripts", "resil")
@@ -92,7 +92,7 @@ def main(build, mpi):
     jobs.require(f"mpirun.{mpi}")
     checks = [(check_good, way) for way in sorted(GOOD)] + [(check_death, way) for way in sorted(DEATHS)]
     checks += [(check_untouched, way) for way in sorted(UNTOUCHED)]
-    return run_checks([(f"{way} ({mpi})", lambda c=check, w=way: c(w)) for check, way in checks])
+    return run_checks(shared([(f"{way} ({mpi})", lambda c=check, w=way: c(w)) for check, way in checks], mpi))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, patience, report as reports, transparent  # noqa: E402
-from harness.main import LeftOut, run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks, shared  # noqa: E402
 
 BUILD = MPI = ""
 
@@ -418,12 +418,12 @@ def main(build, mpi):
     jobs.require(f"mpirun.{mpi}")
     checks = [launcher_preloaded, bind_now, default_directory, quiet, mixed, mixed_values, bad_values, unknown_name,
               below_a_file, read_only, full, two_mpis, not_preloaded_by_name, example_module, merged_reports, out_of_memory]
-    named = [(check.__name__.replace("_", " "), check) for check in checks]
+    named = shared([(check.__name__.replace("_", " "), check) for check in checks]
+                   + [("another tool before", lambda: stacked(True)), ("another tool behind", lambda: stacked(False)),
+                      ("a small tool before", lambda: small_tool(True)), ("a small tool behind", lambda: small_tool(False))], mpi)
     if mpi == "openmpi":
         named += [(check.__name__.replace("_", " "), check) for check in (presence_leaves_pmix_to_mpi, presence_refused,
                                                                              nodes_of_one_name)]
-    named += [("another tool before", lambda: stacked(True)), ("another tool behind", lambda: stacked(False)),
-              ("a small tool before", lambda: small_tool(True)), ("a small tool behind", lambda: small_tool(False))]
     return run_checks([(f"{name} ({mpi})", check) for name, check in named])
 
 

@@ -16,7 +16,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports  # noqa: E402
-from harness.main import LeftOut, run_checks  # noqa: E402
+from harness.main import LeftOut, run_checks, shared  # noqa: E402
 
 BUILD = MPI = ""
 LIMIT = 300
@@ -206,6 +206,7 @@ def main():
     jobs.require(f"mpirun.{MPI}")
     checks = [("used directory", used_directory), ("stale findings", stale_findings), ("inside a rank", inside_a_rank),
               ("side by side", side_by_side), ("moves", moves)]
+    checks = shared(checks, MPI)
     if MPI == "mpich":
         checks += [("same name again", same_name_again)]
     else:

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <initializer_list>
+
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/mismatch/unmatched.h"
 #include "detectors/hang/reader/records.h"
