@@ -190,7 +190,7 @@ RESIL_FINDING(singled_out, "%s: rank %d's result (on %s) differs from the other 
               "exclude that rank's node and run again.");
 RESIL_FINDING(differs_from_root, "%s: rank %d's data (on %s) differs from the root's",
               "The root's data is the right one.", "exclude that rank's node and run again.");
-RESIL_FINDING(differs_from_most, "%s: rank %d on %s has another result than %u of the %u ranks that were asked",
+RESIL_FINDING(differs_from_most, "%s: rank %d's result (on %s) differs from that of %u of the %u ranks that were asked",
               "Most ranks have one result, this rank has another.", "exclude that rank's node and run again.");
 RESIL_FINDING(sum_wrong, "%s: the result is not the reduction of all ranks' contributions (%s)%s%s",
               "The linear digests of contributions and results do not add up to zero.",

@@ -77,11 +77,6 @@ bool state_unprotect(const char* name) {
   return true;
 }
 
-void state_forget() {
-  while (count > 0) release(arrays[--count]);
-  drop(arrays, kMaxArrays);
-}
-
 uint32_t state_count() { return count; }
 
 uint64_t state_bytes() {

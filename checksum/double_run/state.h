@@ -28,7 +28,6 @@ enum class Added : uint8_t { kDone, kDeviceMemory, kFull };
 Added state_protect(const char* name, void* data, size_t bytes);
 /// False: no array of that name.
 bool state_unprotect(const char* name);
-void state_forget();  ///< all, with their memory
 
 uint32_t state_count();
 uint64_t state_bytes();

@@ -121,9 +121,4 @@ class StreamIn {
   uint32_t slots_, position_, told_;
 };
 
-/// Of the next record in a stream whose next expected ordinal is `expected`.
-inline uint64_t whole_ordinal(uint32_t low, uint64_t expected) {
-  return expected + (low - static_cast<uint32_t>(expected));
-}
-
 }  // namespace resil::ledger

@@ -55,7 +55,7 @@ void receive_told_complete(uint64_t cookie);
 void send_told_complete(uint64_t cookie);
 void cancel_enter(Event& event);  ///< MPI_Cancel: from now on ends of sends are looked at
 
-extern std::atomic<bool> order_lost;  ///< a send was not announced: the order of messages is not known from then on
+extern std::atomic<bool> order_lost;  ///< set when a send went unrecorded: message order is unknown afterwards
 
 // --- fast_path.cpp: the same for the usual case, while ledger::is_plain. False: nothing was done --------------------
 bool fast_path_sent(Event& event);

@@ -19,6 +19,7 @@
 #include "detectors/gpu_runtime/messages.h"
 #include "shim/call/attach.h"
 #include "shim/report/log.h"
+#include "shim/runtime/accelerators/cuda_api.h"
 
 namespace resil::gpu_runtime {
 
@@ -148,10 +149,10 @@ void callback(void*, int, uint32_t id, const void* given) {
 
 /// CUPTI of the driver's own major version, else of an older one: a newer one than the driver does not work with it.
 void* open_cupti() {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  auto* ask = driver != nullptr ? reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion")) : nullptr;
+  const gpu::cuda::Functions* driver = gpu::loaded_cuda();
   int version = 0;
-  if (ask == nullptr || ask(&version) != kSuccess) return nullptr;
+  if (driver == nullptr || driver->driver_version == nullptr || driver->driver_version(&version) != kSuccess)
+    return nullptr;
   const char* home = getenv("CUDA_HOME");
   if (home == nullptr || home[0] == 0) home = getenv("CUDA_PATH");
   char file[1024];
@@ -174,22 +175,19 @@ bool give_up(const char* why) {
 
 /// Has the program begun to use a device? Then there may be streams that are not known.
 bool contexts_exist() {
-  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return true;
-  auto* count = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
-  auto* get = reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet"));
-  auto* primary = reinterpret_cast<int (*)(int, unsigned*, int*)>(dlsym(library, "cuDevicePrimaryCtxGetState"));
-  auto* current = reinterpret_cast<int (*)(void**)>(dlsym(library, "cuCtxGetCurrent"));
+  const gpu::cuda::Functions* driver = gpu::loaded_cuda();
+  if (driver == nullptr) return true;
   int devices = 0;
   void* context = nullptr;
-  bool exist = count == nullptr || get == nullptr || primary == nullptr || current == nullptr ||
-               count(&devices) != kSuccess || current(&context) != kSuccess || context != nullptr;
+  bool exist = driver->device_count == nullptr || driver->device_get == nullptr || driver->primary_state == nullptr ||
+               driver->context_current == nullptr || driver->device_count(&devices) != kSuccess ||
+               driver->context_current(&context) != kSuccess || context != nullptr;
   for (int i = 0; i < devices && !exist; ++i) {
     int device = 0, active = 0;
     unsigned flags = 0;
-    exist = get(&device, i) != kSuccess || primary(device, &flags, &active) != kSuccess || active != 0;
+    exist = driver->device_get(&device, i) != kSuccess || driver->primary_state(device, &flags, &active) != kSuccess ||
+            active != 0;
   }
-  dlclose(library);
   return exist;
 }
 
@@ -219,13 +217,9 @@ bool subscribe(bool late) {
 
 /// Without initialising it.
 bool driver_initialised() {
-  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return false;
-  auto* count = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
+  const gpu::cuda::Functions* driver = gpu::loaded_cuda();
   int devices = 0;
-  const bool initialised = count != nullptr && count(&devices) != kNotInitialized;
-  dlclose(library);
-  return initialised;
+  return driver != nullptr && driver->device_count != nullptr && driver->device_count(&devices) != kNotInitialized;
 }
 
 }  // namespace

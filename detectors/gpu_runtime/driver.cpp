@@ -26,25 +26,23 @@ void as_pointers(To& to, From from) {
 }
 
 template <class Functions>
-bool fill_common(Driver& d, void* library, Functions& found) {
-  if (library == nullptr) return false;
-  gpu::look_up(library, &found);
+void fill_common(Driver& d, const Functions& found) {
   static_cast<gpu::DriverFunctions&>(d) = found;
   as_pointers(d.write_value, found.write_value);
   as_pointers(d.fill, found.fill);
   as_pointers(d.device_pointer, found.host_device_pointer);
   as_pointers(d.allocate, found.allocate);
-  return true;
 }
 
 bool fill_cuda(Driver& d) {
-  gpu::cuda::Functions found = {};
-  if (!fill_common(d, dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), found)) return false;
-  d.stream_id = found.stream_id;
-  d.current_context = found.context_current;
-  d.push_context = found.context_push;
-  d.pop_context = found.context_pop;
-  d.stream_context = found.stream_context;
+  const gpu::cuda::Functions* found = gpu::loaded_cuda();
+  if (found == nullptr) return false;
+  fill_common(d, *found);
+  d.stream_id = found->stream_id;
+  d.current_context = found->context_current;
+  d.push_context = found->context_push;
+  d.pop_context = found->context_pop;
+  d.stream_context = found->stream_context;
   return d.current_context != nullptr && d.push_context != nullptr && d.pop_context != nullptr &&
          d.stream_context != nullptr;
 }
@@ -54,8 +52,10 @@ bool fill_hip(Driver& d, const void* inside) {
   void* library = nullptr;
   if (inside != nullptr && dladdr(inside, &info) != 0 && info.dli_fname != nullptr)
     library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return false;
   gpu::hip::Functions found = {};
-  if (!fill_common(d, library, found)) return false;
+  gpu::look_up(library, &found);
+  fill_common(d, found);
   d.get_device = found.device_get;
   d.set_device = found.device_set;
   d.stream_device = found.stream_device;

@@ -147,15 +147,7 @@ Why take_theirs(Thread& thread, Set& set) {
 
 /// The program's kernel on the replicas of the rank before. Outside MPI.
 Why compute(Set& set, Kernel kernel, void* argument) {
-  for (uint32_t i = 0; i < set.field_count; ++i) set.pointers[i] = set.fields[i].theirs.data();
-  const resil_spr_replicas replicas = {set.previous,
-                                       set.theirs.replicas,
-                                       set.theirs.particles,
-                                       static_cast<int>(set.field_count),
-                                       set.theirs.offset.data(),
-                                       set.theirs.neighbour.data(),
-                                       set.theirs.id.data(),
-                                       set.pointers};
+  const resil_spr_replicas replicas = replicas_of(set);
   const uint64_t begin = monotonic_ns();
   const int failed = kernel(argument, &replicas);
   set.counters.kernel_ns += monotonic_ns() - begin;

@@ -241,10 +241,12 @@ bool ids_hold(const Set& set) {
   return hold;
 }
 
-PrivateTag tag_of(const Set& set, TagOf what) { return kTags[set.number * kTagsOfSet + static_cast<uint32_t>(what)]; }
+PrivateTag tag_of(const Set& set, TagOf what) {
+  return tags::kSpr[set.number * kTagsOfSet + static_cast<uint32_t>(what)];
+}
 
 PrivateTag tag_of(const Set& set, const Field& field) {
-  return kTags[set.number * kTagsOfSet + static_cast<uint32_t>(&field - set.fields)];
+  return tags::kSpr[set.number * kTagsOfSet + static_cast<uint32_t>(&field - set.fields)];
 }
 
 Comparison comparison_of(const Field& field) {
@@ -254,17 +256,21 @@ Comparison comparison_of(const Field& field) {
           (field.flags & (kDouble | kFloat)) != 0 ? settings.low_bits : 0};
 }
 
+resil_spr_replicas replicas_of(Set& set) {
+  for (uint32_t i = 0; i < set.field_count; ++i) set.pointers[i] = set.fields[i].theirs.data();
+  return {set.previous,
+          set.theirs.replicas,
+          set.theirs.particles,
+          static_cast<int>(set.field_count),
+          set.theirs.offset.data(),
+          set.theirs.neighbour.data(),
+          set.theirs.id.data(),
+          set.pointers};
+}
+
 bool set_copy(Set& set, resil_spr_replicas* copy) {
   if (!set.in && set.theirs.particles == 0) return false;
-  for (uint32_t i = 0; i < set.field_count; ++i) set.pointers[i] = set.fields[i].theirs.data();
-  *copy = {set.previous,
-           set.theirs.replicas,
-           set.theirs.particles,
-           static_cast<int>(set.field_count),
-           set.theirs.offset.data(),
-           set.theirs.neighbour.data(),
-           set.theirs.id.data(),
-           set.pointers};
+  *copy = replicas_of(set);
   return true;
 }
 

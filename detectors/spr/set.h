@@ -146,6 +146,8 @@ int64_t phase_end(Thread& thread, Set& set, uint64_t results, Kernel kernel, voi
 bool set_copy(Set& set, resil_spr_replicas* copy);
 
 // Within the module.
+/// What the program's kernel reads of the particles of the rank before.
+resil_spr_replicas replicas_of(Set& set);
 Head make_head(const Set& set, Why why);
 /// Of a particle, as the program has it.
 int64_t id_of(const Field& field, int64_t particle);
@@ -155,13 +157,7 @@ void break_set(Set& set, Why why);
 /// Do the replicas still lie where they lay when they were selected?
 bool ids_hold(const Set& set);
 constexpr uint32_t kTagsOfSet = 48;  ///< the first ones are those of the fields
-constexpr TagRange kTags = {3904, kMostSets* kTagsOfSet};
-constexpr bool tags_are_ours() {
-  for (const TagRange& range : tags::kAll)
-    if (kTags.first < range.end() && range.first < kTags.end()) return false;
-  return true;
-}
-static_assert(tags_are_ours(), "two users of the private communicator share a tag");
+static_assert(kMostSets * kTagsOfSet == tags::kSpr.count);
 enum class TagOf : uint32_t { kHead = kMostFields, kResultHead, kSelect, kWords, kAgree };
 PrivateTag tag_of(const Set& set, TagOf what);
 PrivateTag tag_of(const Set& set, const Field& field);

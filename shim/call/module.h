@@ -62,11 +62,11 @@ struct Module {
   void (*before_abort)(int errorcode, bool by_library) = nullptr;
   /// On MPI_Abort, before the real one.
   void (*on_abort)(int errorcode) = nullptr;
-  /// For a module that has nothing to do before the program passes a buffer of a certain kind (one in a device's
-  /// memory): it stays dormant until then, with no hook of a call in any list. Asked about buffers of calls, but for
-  /// those that the thread's cache names: true activates it. `cache`: left as it is, or filled with further buffers
-  /// that would not. A dormant module costs a call with buffers four instructions, or four for each buffer where the
-  /// cache holds a range only. At most one module is dormant; a second one takes part from the start.
+  /// Lazy activation, for a module that needs a certain kind of buffer (one in a device's memory). Called with each
+  /// buffer of a call until it returns true; from then on the module's hooks run. A range that need not be asked about
+  /// again goes into `cache`.
+  /// A dormant module costs a call with buffers four instructions, or four for each buffer where the cache holds a
+  /// range only. At most one module is dormant; a second one takes part from the start.
   bool (*activate_on_buffer)(const void* buffer, HostRangeCache* cache) = nullptr;
   /// Around local calls that move data (local_data.h), made by the program. One module can have these two.
   LocalWay (*local_enter)(Thread&, LocalData&) = nullptr;

@@ -119,7 +119,7 @@ TEST_CASE("a stream keeps order and contents around its circle, and says when it
         }
         REQUIRE((slot->record.digest == read && slot->record.site == read * 3 && slot->total == read &&
                  slot->sum == ~read));
-        REQUIRE(whole_ordinal(slot->ordinal, read + 5) == read + 5);
+        REQUIRE(slot->ordinal == static_cast<uint32_t>(read + 5));
         memory.in.advance();
         ++read;
       }
@@ -130,7 +130,6 @@ TEST_CASE("a stream keeps order and contents around its circle, and says when it
     while (memory.in.next() != nullptr) memory.in.advance();
     CHECK(memory.out.has_room());
   }
-  CHECK(whole_ordinal(3, 0x1fffffffe) == 0x200000003);
 }
 
 TEST_CASE("a stream between two threads") {

@@ -20,7 +20,6 @@ struct Tally {
   uint64_t told() const { return posted - pending + taken; }
   /// Receives of the destination that have taken or could still take such a message. An upper bound.
   uint64_t capacity() const { return posted + taken + wild_pending; }
-  bool has_source() const { return question.source == ring::kAnySource || sources == 1; }
   bool has_destination() const { return destinations == 1 && pending <= posted; }
 };
 

@@ -83,6 +83,8 @@ constexpr unsigned kIpcLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCES
 // cuDeviceGetUuid tells no MIG instances apart (before 11.4).
 #define RESIL_CUDA_OPTIONAL(X)                                                                        \
   X(primary_release, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", (int device))         \
+  X(device_count, cuDeviceGetCount, nullptr, (int* count))                                            \
+  X(device_get, cuDeviceGet, nullptr, (int* device, int ordinal))                                     \
   X(context_id, cuCtxGetId, nullptr, (void* context, unsigned long long* id))                         \
   X(ipc_export, cuIpcGetMemHandle, nullptr, (DriverIpcHandle * handle, DevicePtr memory))             \
   X(ipc_open, cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle",                                            \

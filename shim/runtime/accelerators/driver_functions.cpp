@@ -6,6 +6,8 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+
 #include "shim/runtime/accelerators/cuda_api.h"
 #include "shim/runtime/accelerators/hip_api.h"
 
@@ -19,6 +21,9 @@ void find(void* library, Function** to, const char* name, const char* older = nu
   if (found == nullptr && older != nullptr) found = dlsym(library, older);
   *to = reinterpret_cast<Function*>(found);
 }
+
+constinit cuda::Functions loaded = {};
+constinit std::atomic<int> loaded_state;  // 0 not found so far, 1 being filled, 2 there
 
 }  // namespace
 
@@ -43,6 +48,16 @@ void look_up(void* library, hip::Functions* functions) {
   RESIL_HIP_OPTIONAL(X)
 #undef X
   find(library, &functions->error_name, "hipGetErrorName");
+}
+
+const cuda::Functions* loaded_cuda() {
+  if (loaded_state.load(std::memory_order_acquire) == 2) return &loaded;
+  int expected = 0;
+  if (!loaded_state.compare_exchange_strong(expected, 1)) return expected == 2 ? &loaded : nullptr;
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);  // kept: what is found must stay
+  if (library != nullptr) look_up(library, &loaded);
+  loaded_state.store(library != nullptr ? 2 : 0, std::memory_order_release);
+  return library != nullptr ? &loaded : nullptr;
 }
 
 }  // namespace resil::gpu

@@ -82,5 +82,8 @@ struct Functions;
 /// Looks all of them up, newer names before older ones. `library`: the driver's, as dlopen gives it.
 void look_up(void* library, cuda::Functions* functions);
 void look_up(void* library, hip::Functions* functions);
+/// Those of libcuda where it is in the process, else null: nothing is loaded or initialised. They are looked up once;
+/// null too while another thread is at it.
+const cuda::Functions* loaded_cuda();
 
 }  // namespace resil::gpu
