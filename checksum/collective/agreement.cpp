@@ -13,6 +13,7 @@
 #include "checksum/ledger/calls.h"
 #include "checksum/ledger/peer.h"
 #include "shim/base/clock.h"
+#include "shim/base/own_stack.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/runtime.h"
 #include "shim/call/site_text.h"
@@ -212,10 +213,17 @@ void begin(Case& one) {
   one.everybody = static_cast<int>(reached) + 1 == size;
 }
 
-/// All that can be known is known.
+/// See rest_of(). Under the lock.
+RestState rest_of_locked(const Name& name, Linear* words) {
+  const Rest rest = find_rest(name.comm, name.tag);
+  *words = rest.words;
+  return rest.state;
+}
+
+/// All that can be known is known. Under the lock.
 bool settled(const Case& one) {
   Linear sum;
-  if (!one.sum && !one.local && right_sum(one, &sum) == RestState::kPending) return false;
+  if (!one.sum && !one.local && right_sum(one, &sum, rest_of_locked) == RestState::kPending) return false;
   const bool calls_only = one.local || (one.sum && !ledger::full_blame());
   for (uint32_t i = 0; i < one.voter_count; ++i)
     if (!(calls_only && one.voters[i].called.known) && one.voters[i].known != Known::kYes &&
@@ -224,15 +232,36 @@ bool settled(const Case& one) {
   return true;
 }
 
-void ask(Thread& thread, const Case& one, uint32_t place) {
-  auto asks = [&one](uint32_t i) {
+/// Taken under the lock, sent without it. No copy of the case, which is 4 KiB: a program's stack may not have them.
+struct Inquiry {
+  Question question;
+  uint32_t count;
+  Peer* peers[kVoters];
+};
+
+/// Under the lock.
+void take(const Case& one, uint32_t place, Inquiry& inquiry) {
+  inquiry.question = {one.received.comm, one.received.tag, place, one.serial};
+  inquiry.count = 0;
+  for (uint32_t i = 0; i < one.voter_count; ++i) {
     const Voter& voter = one.voters[i];
-    return voter.known == Known::kNotAsked || voter.known == Known::kAsked ||
-           (i == one.root_place && voter.known == Known::kYes && voter.rest_state == RestState::kPending);
-  };
-  const Question question = {one.received.comm, one.received.tag, place, one.serial};
-  for (uint32_t i = 0; i < one.voter_count; ++i)
-    if (asks(i)) ledger::post(thread, *one.voters[i].peer, Kind::kCollective, &question, sizeof(question));
+    if (voter.known == Known::kNotAsked || voter.known == Known::kAsked ||
+        (i == one.root_place && voter.known == Known::kYes && voter.rest_state == RestState::kPending))
+      inquiry.peers[inquiry.count++] = voter.peer;
+  }
+}
+
+/// On a stack of its own: the copy is large.
+[[gnu::noinline]] void close(Case& one, uint64_t serial) {
+  Case copy;
+  {
+    Guard guard;
+    if (one.state != Case::kOpen || one.serial != serial) return;  // another thread has closed it
+    copy = one;
+    one.state = Case::kFree;
+    open_count.fetch_sub(1, std::memory_order_relaxed);
+  }
+  decide(copy);
 }
 
 }  // namespace
@@ -244,9 +273,7 @@ bool like_earlier(const Result& result) {
 
 RestState rest_of(const Name& name, Linear* words) {
   Guard guard;
-  const Rest rest = find_rest(name.comm, name.tag);
-  *words = rest.words;
-  return rest.state;
+  return rest_of_locked(name, words);
 }
 
 void agreement_connect() {
@@ -336,24 +363,22 @@ void agreement_progress(Thread& thread) {
       Guard guard;
       one.state = Case::kOpen;
     }
-    Case copy;
-    bool again;
+    Inquiry inquiry;
+    bool open;
     {
       Guard guard;
-      copy = one;
-      again = now >= one.next_ask;
-      if (again) one.next_ask = now + ticks_of(kAskAgain);
+      if (one.state != Case::kOpen) continue;
+      inquiry.question.serial = one.serial;
+      inquiry.count = 0;
+      open = !settled(one) && now < one.deadline;
+      if (open && now >= one.next_ask) {
+        one.next_ask = now + ticks_of(kAskAgain);
+        take(one, place, inquiry);
+      }
     }
-    if (!settled(copy) && now < copy.deadline) {
-      if (again) ask(thread, copy, place);
-      continue;
-    }
-    {
-      Guard guard;
-      one.state = Case::kFree;
-      open_count.fetch_sub(1, std::memory_order_relaxed);
-    }
-    decide(copy);
+    for (uint32_t i = 0; i < inquiry.count; ++i)
+      ledger::post(thread, *inquiry.peers[i], Kind::kCollective, &inquiry.question, sizeof(inquiry.question));
+    if (!open) on_own_stack([&] { close(one, inquiry.question.serial); });
   }
 }
 

@@ -68,7 +68,7 @@ RestState rest_of(const Name& name, Linear* words);
 /// --- agreement_verdict.cpp ---
 
 /// The linear digest of the right result, of full blame and operators that have one. kPending: rank 0 has not said it.
-RestState right_sum(const Case& one, Linear* sum);
+RestState right_sum(const Case& one, Linear* sum, RestState (*rest_at)(const Name& name, Linear* words) = rest_of);
 /// All is known that can be: publishes.
 void decide(const Case& one);
 void decide_local(const Name& name, const Outcome& outcome, const char* text, int64_t element);

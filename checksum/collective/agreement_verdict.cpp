@@ -134,7 +134,7 @@ void decide_sum(const Case& one) {
 
 }  // namespace
 
-RestState right_sum(const Case& one, Linear* sum) {
+RestState right_sum(const Case& one, Linear* sum, RestState (*rest_at)(const Name& name, Linear* words)) {
   const Outcome* outcome = &one.own.outcome;
   RestState state = RestState::kNever;
   Linear rest = {};
@@ -147,7 +147,7 @@ RestState right_sum(const Case& one, Linear* sum) {
     state = voter.rest_state;
     rest = voter.rest;
   } else if (still_there(one.own.name) != nullptr && one.own.name.info->rank == 0) {
-    state = rest_of(one.own.name, &rest);
+    state = rest_at(one.own.name, &rest);
   }
   if (state == RestState::kKnown && !outcome->kept) state = RestState::kNever;
   if (state == RestState::kKnown) *sum = linear_add(outcome->linear, rest, outcome->first_sum);

@@ -37,7 +37,8 @@ class Setting:
         """{kind of call: bytes}, the greater of both ranks; None: the program does not run. `finds`: what may be found."""
         folder = jobs.scratch()
         file = os.path.join(folder, "depths")
-        env = {"STACKS_FILE": file, "STACKS_DATA": os.path.join(folder, "data"),
+        # A function that the loader binds at its first call takes 3 KiB more there, natively in other calls than with resil.
+        env = {"STACKS_FILE": file, "STACKS_DATA": os.path.join(folder, "data"), "LD_BIND_NOW": "1",
                **({"RESIL_LOG": "quiet", **env} if preload else {})}
         result = jobs.run(self.mpi, 2, [self.program], env=env, preload=preload, timeout=120)
         if not preload and result.returncode != 0:
@@ -65,13 +66,8 @@ KINDS = {"message_corrupted", "collective_mismatch", "one_sided_corrupted", "sys
 def small(s, env, finds=None):
     if s.native is None:
         raise LeftOut("the program does not run without resil here")
-    # Where damage is found is left to chance. In 6 to 15 % of the runs on MPICH something below one_sided takes 4,416 bytes; what,
-    # is not known. It must not be so in each of three.
-    for _ in range(3 if finds else 1):
-        seen = s.depths(env, finds=finds)
-        more = {name: seen[name] - s.native[name] for name in s.native}
-        if max(more.values()) <= MOST:
-            break
+    seen = s.depths(env, finds=finds)
+    more = {name: seen[name] - s.native[name] for name in s.native}
     assert seen.keys() == s.native.keys() and max(more.values()) <= MOST, f"native {s.native}\nmore {more}"
     most = max(more, key=more.get)
     return f"at most {more[most]} bytes more ({most})"
