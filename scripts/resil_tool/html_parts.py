@@ -51,8 +51,8 @@ def section(name: str, title: str, body: str) -> str:
 def graph(one: dict) -> str:
     """The wait-for graph: groups of ranks round a circle, an arrow for each wait."""
     nodes = one["nodes"][:12]
-    wide, high, count = 210, 46, len(nodes)
-    across, down = (0, 0) if count == 1 else (280, 0 if count == 2 else 60 + 26 * count)
+    wide, high, count = 240, 46, len(nodes)
+    across, down = (0, 0) if count == 1 else (300, 0 if count == 2 else 60 + 26 * count)
     middle = (across + wide / 2 + 10, down + high / 2 + 10)
     at = [(middle[0] - across * math.cos(2 * math.pi * i / count), middle[1] - down * math.sin(2 * math.pi * i / count))
           for i in range(count)]

@@ -28,6 +28,11 @@ WALK = """<script>addEventListener("load", () => {
   which.value = "3";
   which.dispatchEvent(new Event("input"));
 });</script></body>"""
+# What a narrow window makes of it: the page's width beyond the window's, and lines of text in the tallest cell of a table's head.
+NARROW = """<script>addEventListener("load", () => {
+  const tallest = Math.max(...[...document.querySelectorAll("th")].map((one) => one.getBoundingClientRect().height));
+  document.body.dataset.narrow = `${document.documentElement.scrollWidth - innerWidth} ${Math.round(tallest / 20)}`;
+});</script></body>"""
 
 
 def chromium():
@@ -80,6 +85,10 @@ def check(place, kind, size):
     assert re.search(r"<output[^>]*>rank 3 on \S+: in MPI", dom), "the arrow keys do not move through the ranks"
     assert re.search(r"<output[^>]*>ranks? (1|32-63) to ranks? 0[^<]*: ", dom), "the arrow keys do not move through the matrix"
     assert re.search(r'id="told"[^>]*>rank 3 on ', dom), "a rank cannot be looked up"
+    with open(walked, "w", encoding="utf-8") as file:
+        file.write(source.replace("</body>", NARROW))
+    beyond, lines = map(int, re.search(r'data-narrow="(-?\d+) (\d+)"', browse(place, "--window-size=500,900", "--dump-dom", "file://" + walked)).groups())
+    assert beyond <= 0 and lines <= 4, "in a window of 500 pixels the page is %d too wide, and words of tables are broken over %d lines" % (beyond, lines)
     print("%d ranks: %d KiB, %d pictures, ready after %d ms, of which the pictures took %d ms" % (
         size, len(source.encode()) >> 10, drawn, *min(times)))
     look(place, page, "%d-ranks" % size)
