@@ -121,7 +121,7 @@ inline Keys fill_first_level(Program& program) {
   return keys;
 }
 
-#ifdef __SANITIZE_THREAD__  // a hundred times slower, and one thread is not what it is for
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)  // ten to a hundred times slower
 constexpr bool kManyAllowed = false;
 #else
 constexpr bool kManyAllowed = true;

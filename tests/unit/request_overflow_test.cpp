@@ -81,7 +81,8 @@ TEST_CASE("second level: without a module that waits for completions it is not u
 }
 
 #ifndef __SANITIZE_THREAD__
-TEST_CASE("second level: the bound is reached, what is beyond it goes without a cookie, and places come back") {
+TEST_CASE("second level: the bound is reached, what is beyond it goes without a cookie, and places come back",
+          "[slow]") {
   fake::Core core;
   Verifier verifier;
   resil::request_table_threads(GENERATE(true, false));
