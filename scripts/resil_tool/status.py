@@ -247,7 +247,7 @@ def render(told: dict) -> list[str]:
     if len(told["places"]) > MOST_LINES:
         row("", "and %s in other places (--json lists them)" % plural(sum(one["count"] for one in told["places"][MOST_LINES:]), "rank"))
     for i, call in enumerate(told["calls"][:MOST_CALLS]):
-        row("calls" if i == 0 else "", "%-24s %10s/s %12s/s  %5.1f %% of the time" % (
+        row("calls" if i == 0 else "", "%-24s %9s/s %10s/s %5.1f %% of the time" % (
             clip(call["name"], 24), integer(round(call["per_second"])), bytes_text(call["bytes_per_second"]),
             100 * call["seconds_per_second"] / told["ranks_here"]))
     return lines

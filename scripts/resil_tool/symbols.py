@@ -25,6 +25,7 @@ MAX_TABLE = 1 << 29  # bytes of one symbol table
 # "lmp+0x1234 (main+0x56)", "/usr/bin/lmp+0x1234": how the dumps write a call site
 SITE = re.compile(r"(?P<object>[^\s()+]+)\+0x(?P<offset>[0-9a-f]{1,16})(?P<symbol> \([^()]*\+0x[0-9a-f]+\))?")
 _FORTRAN = re.compile(r"__(?P<module>[a-z]\w*?)_MOD_(?P<name>\w+)$")
+_FORTRAN_PLACE = re.compile(r"\.f(?:or|pp|tn|\d\d)?:\d+$", re.I)
 _OBJECT_LINE = re.compile(r"  (\S+) at 0x[0-9a-f]+: (/.*)$")
 
 
@@ -54,15 +55,32 @@ def _usable(path: str, not_after: float) -> bool:
 
 
 def _ask(tool: str, path: str, addresses: list[int], seconds: float) -> dict[tuple[str, int], str]:
-    lines = _run(tool, ["-C", "-f", "-e", path], addresses, seconds).split("\n")
-    known = {}
-    for i, address in enumerate(addresses):
-        if 2 * i + 1 >= len(lines):
-            break
-        found = _pair(path, address, lines[2 * i], lines[2 * i + 1])
+    return {(path, address): " at ".join(filter(None, frames[0])) for address, frames in _chains_of(tool, path, addresses, seconds).items()}
+
+
+def _chains_of(tool: str, path: str, addresses: list[int], seconds: float) -> dict[int, list[tuple[str, str]]]:
+    """[(function, "file:line")] of each address that is known, the innermost first."""
+    begun, chains_ = time.monotonic(), {}
+    blocks = _blocks(_run(tool, ["-i", "-a", "-C", "-f", "-e", path], addresses, seconds))
+    for address, lines in zip(addresses, blocks):
+        found = [one for one in (_pair(path, address, lines[i], lines[i + 1]) for i in range(0, len(lines) - 1, 2)) if one]
         if found:
-            known[path, address] = " at ".join(filter(None, found))
-    return known
+            chains_[address] = found
+    # A contained procedure of Fortran has no name for the linker: of one that was inlined addr2line says that of the symbol around it.
+    doubtful = [address for address, frames in chains_.items()
+                if len(frames) > 1 and frames[0][0] == frames[-1][0] and _FORTRAN_PLACE.search(frames[0][1])]
+    other = shutil.which("eu-addr2line") if doubtful else None
+    lines = _run(other, ["-i", "-a", "-C", "-f", "-e", path], doubtful, seconds - (time.monotonic() - begun)) if other else ""
+    names = {address: re.match(r"(\w+) inlined at ", block[0]) for address, block in zip(doubtful, _blocks(lines))}
+    for address in doubtful:
+        (_, place), (around, _), name = chains_[address][0], chains_[address][1], names.get(address)
+        chains_[address][0] = (written(name[1], place) if name else around, place)
+    return chains_
+
+
+def _blocks(text: str) -> list[list[str]]:
+    """What -a puts in front of each address takes apart what is said of it."""
+    return [block.split("\n") for block in re.split(r"(?m)^0x[0-9a-f]+\n", text)[1:]]
 
 
 def _run(tool: str, words: list[str], addresses: list[int], seconds: float) -> str:
@@ -102,13 +120,8 @@ def chains(sites, not_after: float = 0.0) -> dict[tuple[str, int], list[tuple[st
     for path, addresses in by_object.items():
         if not tool or not _usable(path, not_after) or time.monotonic() >= deadline:
             continue
-        lines = _run(tool, ["-i", "-a", "-C", "-f", "-e", path], addresses, deadline - time.monotonic())
-        blocks = re.split(r"(?m)^0x[0-9a-f]+\n", lines)[1:]
-        for address, block in zip(addresses, blocks):
-            pairs = block.split("\n")
-            found = [one for one in (_pair(path, address, pairs[i], pairs[i + 1]) for i in range(0, len(pairs) - 1, 2)) if one]
-            if found:
-                known[path, address] = found
+        known.update({(path, address): frames for address, frames in
+                      _chains_of(tool, path, addresses, deadline - time.monotonic()).items()})
     return known
 
 

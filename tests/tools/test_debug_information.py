@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 import support
 from resil_tool import gathered, remote_stacks, symbols
@@ -27,6 +28,19 @@ int main(int argc, char** argv) {
 }
 """
 PLACE = "solve at app.c:6"
+CONTAINED = """program heat
+  implicit none
+  integer :: i
+  do i = 1, 3
+    call halo(i)
+  end do
+contains
+  subroutine halo(i)
+    integer, intent(in) :: i
+    call exchange(i)
+  end subroutine
+end program
+"""
 ASK = """
 import sys
 sys.path.insert(0, %r)
@@ -68,6 +82,26 @@ class DebugInformation(Case):
                                stdout=subprocess.PIPE, check=True).stdout.decode()
         body = re.split(r"(?m)^[0-9a-f]+ <", lines)[1]
         self.addresses = [int(word, 16) for word in re.findall(r"(?m)^ +([0-9a-f]+):", body)]
+
+    def test_contained_procedure(self):
+        """One of Fortran that was inlined goes by its own name; without elfutils by that of the procedure around it, never by another one."""
+        if not shutil.which("gfortran"):
+            self.skipTest("no gfortran")
+        source, program = self.write("heat.f90", CONTAINED, self.top), os.path.join(self.top, "heat")
+        exchange = self.write("exchange.c", "void exchange_(const int* i) { (void)i; }\n", self.top)
+        subprocess.run(["cc", "-c", "-o", exchange + ".o", exchange], check=True)
+        subprocess.run(["gfortran", "-O2", "-g", "-fno-unroll-loops", "-o", program, source, exchange + ".o"], check=True)
+        text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", program], stdout=subprocess.PIPE, check=True).stdout.decode()
+        returns = [int(word, 16) for word in re.findall(r"(?:call|bl) .*<exchange_>\n +([0-9a-f]+):", text)]
+        self.assertTrue(returns, text)
+        sites = [(program, address) for address in returns]
+        which = shutil.which
+        for names, tools in (({"halo"}, ("addr2line", "eu-addr2line")), ({"heat"}, ("addr2line",))):
+            if not all(map(which, tools)):
+                continue
+            with unittest.mock.patch.object(shutil, "which", lambda name, tools=tools: which(name) if name in tools else None):
+                self.assertEqual({symbols.lookup(sites)[site] for site in sites}, {f"{name} at heat.f90:10" for name in names})
+                self.assertEqual({symbols.chains(sites)[site][0] for site in sites}, {(name, "heat.f90:10") for name in names})
 
     def found(self, path, **settings):
         """What is known of any address in solve."""
