@@ -39,7 +39,9 @@ def load(word: str | None, may_collect: bool = True) -> records.Directory:
     directory.launches = runs.others(job.directory)
     attach(directory, job.rings, may_collect)
     if directory.empty():
-        raise Usage("%s holds no reports of resil" % clean(job.directory))
+        inner = runs.within(job.directory)
+        raise Usage("%s holds no reports of resil%s" % (clean(job.directory), "; these directories in it do: %s%s" % (
+            ", ".join(clean(name, 120) for name in inner[:8]), ", … (%d in all)" % len(inner) if len(inner) > 8 else "") if inner else ""))
     return directory
 
 
@@ -47,7 +49,12 @@ def choose(word: str | None) -> jobs.Job:
     """Like job.resolve. Without a word: the job that reports to the current directory, else the newest reports there, else the only job
     on this node. A choice among several is told."""
     if word is not None:
-        return jobs.resolve(word)
+        job = jobs.resolve(word)
+        found = runs.find(word) if os.path.isdir(word) and not os.path.exists(os.path.join(word, "launch.json")) else []
+        if len(found) > 1 and found[0].path == os.path.abspath(job.directory):
+            sys.stderr.write("resil: %s: the newest of %d reports in %s; name another one to see it\n" % (
+                clean(os.path.relpath(found[0].path, word), 120), len(found), clean(word, 120)))
+        return job
     running = [job for job in jobs.group(jobs.scan()) if any(ring.alive for ring in job.rings)]
     here = jobs.reporting_here(running)
     if len(here) == 1:

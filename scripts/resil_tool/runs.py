@@ -79,6 +79,16 @@ def holds_reports(path: str) -> bool:
         return False
 
 
+def within(path: str) -> list[str]:
+    """Directories in `path` that hold reports, whatever they are called: RESIL_DIR was a name of the user's."""
+    try:
+        with os.scandir(path) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))[:MOST]
+    except OSError:
+        return []
+    return [name for name in names if holds_reports(os.path.join(path, name))]
+
+
 def _run(path: str) -> Run | None:
     """None: no reports there."""
     try:

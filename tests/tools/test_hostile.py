@@ -197,6 +197,24 @@ class Launches(Case):
         self.assertIn("other runs .. (", out)
         self.assertEqual(self.tool("report", "4711.1", directory=self.directory)[0], 0)
 
+    def test_directories_of_several_jobs(self):
+        """A directory that somebody made for many: the newest is shown, and told; by names of the user's they are listed."""
+        many = os.path.join(self.top, "many")
+        for number in range(3):
+            self.launch(os.path.join(many, "resil-app-20261122T1315Z-471%d.0" % number), "%016x" % (number + 1), 1.7e9 - 60 * number)
+        status, out, error = self.tool("report", many)
+        self.assertEqual((status, "4710.0" in out), (0, True), out)
+        self.assertEqual(error, "resil: resil-app-20261122T1315Z-4710.0: the newest of 3 reports in %s; name another one to see it\n" % many)
+        named = os.path.join(self.top, "named")
+        for number in range(9):
+            self.launch(os.path.join(named, "run-%d" % number), "%016x" % (number + 1), 1.7e9)
+        os.makedirs(os.path.join(named, "empty"))
+        status, out, error = self.tool("report", named)
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("holds no reports of resil; these directories in it do: run-0, run-1, ", error)
+        self.assertIn("run-7, … (9 in all)", error)
+        self.assertNotIn("empty", error)
+
     def test_rings_and_reports_of_another_launch(self):
         self.launch(self.directory, "%016x" % 1, 1.7e9)
         self.write("rank-00001.json", report_object(rank=1, size=2, launch="%016x" % 2, launch_agreed=True))
