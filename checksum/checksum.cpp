@@ -10,7 +10,7 @@
 #include "checksum/ledger/setup.h"
 #include "checksum/messages.h"
 #include "checksum/p2p/candidates.h"
-#include "checksum/p2p/carry.h"
+#include "checksum/p2p/intercept.h"
 #include "checksum/p2p/p2p.h"
 #include "checksum/rma/rma.h"
 #include "shim/abi/backend.h"
@@ -295,8 +295,8 @@ constexpr Module kChecksum = {
     .on_abort = on_abort,
     .enter = enter,
     .leave = leave,
-    .intercepts = p2p::carries,
-    .execute_instead = p2p::carry,
+    .intercepts = p2p::intercepts,
+    .execute_instead = p2p::intercept,
     .activating = activating,
     .activated = activated,
     .completed = completed,

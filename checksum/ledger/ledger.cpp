@@ -41,7 +41,7 @@ constexpr int32_t kPollAtLeast = 8;  // of these looks, one at the messages
 constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hundredth of a second
 
 bool is_connected, is_abort;
-Patience patience;
+Backoff backoff;
 int32_t poll_every = 1, until_poll = 1;  // approximate under MPI_THREAD_MULTIPLE
 
 /// Every so many records: takes what is in the streams; now and then also what has arrived in messages, and sends what
@@ -75,7 +75,7 @@ void look_around(Thread& thread) {
     return;
   }
   const uint64_t begin = ticks();
-  if (!patience.is_due(begin)) {
+  if (!backoff.is_due(begin)) {
     if (is_connected) transport_take_streams(thread);
     return __atomic_store_n(&until_poll, 1, __ATOMIC_RELAXED);
   }
@@ -84,7 +84,7 @@ void look_around(Thread& thread) {
   progress(thread);
   const int32_t every = __atomic_load_n(&poll_every, __ATOMIC_RELAXED);
   const bool nothing = __atomic_load_n(&messages_taken, __ATOMIC_RELAXED) == before;
-  if (nothing) patience.in_vain(begin, ticks(), old_ticks);
+  if (nothing) backoff.in_vain(begin, ticks(), old_ticks);
   const int32_t next = !nothing ? 1 : every < kPollAtLeast ? every * 2 : kPollAtLeast;
   __atomic_store_n(&poll_every, next, __ATOMIC_RELAXED);
   __atomic_store_n(&until_poll, next, __ATOMIC_RELAXED);

@@ -81,12 +81,12 @@ void launch(Page* page, Peer& to) {
 }
 
 void reap(bool now) {
-  static Patience patience;  // the token's holder is the only one here
+  static Backoff backoff;  // the token's holder is the only one here
   const uint64_t begin = ticks();
-  if (!now && pages.has_ready() && !patience.is_due(begin)) return;
+  if (!now && pages.has_ready() && !backoff.is_due(begin)) return;
   Page* page = first_in_flight();
   while (page != nullptr && leave_flight(page)) page = first_in_flight();
-  if (page != nullptr) patience.in_vain(begin, ticks(), old_ticks);
+  if (page != nullptr) backoff.in_vain(begin, ticks(), old_ticks);
 }
 
 bool anything_in_flight() { return first_in_flight() != nullptr; }

@@ -87,7 +87,7 @@ struct Guard : OptionalGuard {
 
 /// Looks that find nothing take a fiftieth of the time at most, because one may make MPI walk all that it has pending;
 /// but the next one is never more than 10 ms off. Threads may overwrite each other's word: a look early or late.
-class Patience {
+class Backoff {
  public:
   bool is_due(uint64_t now) const { return now >= __atomic_load_n(&not_before_, __ATOMIC_RELAXED); }
   void in_vain(uint64_t begin, uint64_t end, uint64_t at_most) {

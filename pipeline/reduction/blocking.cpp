@@ -259,7 +259,7 @@ int by_gathering_block(const Call& c, Arena& arena) {
 
 }  // namespace
 
-int carry_blocking(const Call& c, Arena& arena) {
+int intercept_blocking(const Call& c, Arena& arena) {
   const auto bytes = static_cast<int64_t>(c.operand.cell) * c.count * c.contributors();
   const bool gather = c.inter() || bytes <= kGathered;
   switch (c.operation) {

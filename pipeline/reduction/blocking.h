@@ -7,7 +7,7 @@
 
 namespace resil::reduction {
 
-int carry_blocking(const Call& call, Arena& arena);
+int intercept_blocking(const Call& call, Arena& arena);
 
 /// Up to this many bytes of all contributions together are gathered by everyone; above, blocks are exchanged. The same
 /// on all ranks.

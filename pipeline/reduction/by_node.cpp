@@ -323,7 +323,7 @@ NodeGroup* served_by_node(const Call& c) {
   return bytes <= group->small.shape().most || node_group_large(c, *group) ? group : nullptr;
 }
 
-int carry_by_node(const Call& c, NodeGroup& group, Thread& thread, Arena& arena) {
+int intercept_by_node(const Call& c, NodeGroup& group, Thread& thread, Arena& arena) {
   Carrier carrier = {c, group, thread, arena, false};
   const size_t bytes = static_cast<size_t>(c.count) * c.operand.cell;
   int error;

@@ -11,7 +11,7 @@ namespace resil::reduction {
 /// The group, if this call goes that way; null: it does not. The same on all ranks.
 NodeGroup* served_by_node(const Call& call);
 /// Returns MPI's code.
-int carry_by_node(const Call& call, NodeGroup& group, Thread& thread, Arena& arena);
+int intercept_by_node(const Call& call, NodeGroup& group, Thread& thread, Arena& arena);
 /// What this rank folds of everybody's vector.
 struct Wanted {
   int64_t ranks;  ///< the first so many

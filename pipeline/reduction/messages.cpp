@@ -211,7 +211,7 @@ bool messages_better(const Call& c) {
   return c.size > kFlatRanks || c.count > kGathered / cell / c.size;
 }
 
-int carry_by_messages(const Call& c, uint64_t sequence, Thread& thread, Arena& arena) {
+int intercept_by_messages(const Call& c, uint64_t sequence, Thread& thread, Arena& arena) {
   const int64_t step = part_of(c);
   Part p = {c, thread, arena, {c.info->ring->id, sequence, 0, Hop::kUp}, {{}, 0}, 0, 0, 0, 0, false};
   for (; p.first < c.count && p.error == 0 && !p.broken; p.first += step, ++p.key.part) {

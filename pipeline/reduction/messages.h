@@ -17,6 +17,6 @@ bool messages_better(const Call& call);
 constexpr int kTreeRanks = 64;  ///< from here on for vectors that are not gathered by everyone
 constexpr int kFlatRanks = 1024;  ///< above for all that are short
 constexpr int64_t kTreeBytes = 65536;  ///< of one contribution
-int carry_by_messages(const Call& call, uint64_t sequence, Thread& thread, Arena& arena);
+int intercept_by_messages(const Call& call, uint64_t sequence, Thread& thread, Arena& arena);
 
 }  // namespace resil::reduction

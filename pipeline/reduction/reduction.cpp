@@ -92,13 +92,13 @@ bool execute_instead(Event& e) {
     NodeGroup* group = p2p ? nullptr : served_by_node(call);
     if (group == nullptr && (p2p || messages_better(call)) && messages_serve(call)) {
       way = Way::kP2p;
-      e.result = carry_by_messages(call, e.sequence, *e.thread, arena);
+      e.result = intercept_by_messages(call, e.sequence, *e.thread, arena);
     } else if (group != nullptr) {
-      e.result = carry_by_node(call, *group, *e.thread, arena);
+      e.result = intercept_by_node(call, *group, *e.thread, arena);
       count_more(mine.counts.by_node, 1);
       repeated_learn(e, call, *group, mine, way);
     } else {
-      e.result = carry_blocking(call, arena);
+      e.result = intercept_blocking(call, arena);
     }
   } else if (carried) {
     carried = start_pending(e, call, mine, &way);

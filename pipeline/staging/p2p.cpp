@@ -85,17 +85,18 @@ uint64_t basic_handle(const BasicType& basic) {
 }
 
 /// How a message with this type is posted, so that its signature is the program's own (MPI 4.0, section 3.3.1).
-enum class Form : uint8_t {
+enum class PostedAs : uint8_t {
   kItself,  // data without gaps: the program's count and type fit the packed copy as they are
   kBasic,  // packed: as many of the basic type that all of it consists of
   kShadow,  // mixed types: with the buffer's layout, and the program's own count and type
 };
 
-Form form_of(const TypeMap& map, int64_t count) {
-  if (map.run_count <= 1 && map.low == 0 && map.extent == static_cast<int64_t>(map.size)) return Form::kItself;
-  if (map.basic.width == 0 || map.padded || basic_handle(map.basic) == 0) return Form::kShadow;
-  return backend->staging->countable(static_cast<int64_t>(type_bytes(map, count) / map.basic.width)) ? Form::kBasic
-                                                                                                     : Form::kShadow;
+PostedAs posting_of(const TypeMap& map, int64_t count) {
+  if (map.run_count <= 1 && map.low == 0 && map.extent == static_cast<int64_t>(map.size)) return PostedAs::kItself;
+  if (map.basic.width == 0 || map.padded || basic_handle(map.basic) == 0) return PostedAs::kShadow;
+  return backend->staging->countable(static_cast<int64_t>(type_bytes(map, count) / map.basic.width))
+             ? PostedAs::kBasic
+             : PostedAs::kShadow;
 }
 
 void count_refusal(Refusal refusal, uint64_t bytes) {
@@ -255,7 +256,7 @@ bool start_exchange_call(Event& e, bool in_place) {
   return true;
 }
 
-bool carry_out(Event& e, const Plan& plan) {
+bool intercept_planned(Event& e, const Plan& plan) {
   switch (plan.role) {
     case Role::kSend: return blocking_send(e, plan.mode);
     case Role::kStartSend: return start_send_call(e, plan.mode);
@@ -291,8 +292,8 @@ Half receive_half(const Event& e) {
 Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart* part) {
   if (half.count <= 0 || half.envelope.peer == ring::kProcNull || surely_host(half.buffer)) return nullptr;
   const TypeMap* map = type_map(thread, half.type);
-  const Form form = map != nullptr ? form_of(*map, half.count) : Form::kShadow;
-  const Layout layout = form == Form::kShadow ? Layout::kShadow : Layout::kPacked;
+  const PostedAs posted = map != nullptr ? posting_of(*map, half.count) : PostedAs::kShadow;
+  const Layout layout = posted == PostedAs::kShadow ? Layout::kShadow : Layout::kPacked;
   Packet packet;
   // Without pinned memory it takes ordinary memory: to wait for messages that have some could be to wait for ever.
   const Refusal refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
@@ -325,7 +326,7 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   op->peer = half.envelope.peer;
   op->tag = half.envelope.tag;
   char* given = packet_given(packet);
-  if (form == Form::kBasic)
+  if (posted == PostedAs::kBasic)
     *part = {given, static_cast<int64_t>(packet.bytes / map->basic.width), basic_handle(map->basic)};
   else *part = {given, half.count, half.type};
   if (sends) wire_prepare(*op, part);
@@ -412,7 +413,7 @@ bool p2p_handles(CallId id) { return kPlans[id].role != Role::kNone; }
 
 bool p2p_replace(Event& e) {
   if (!active()) return false;
-  return carry_out(e, kPlans[e.id]);
+  return intercept_planned(e, kPlans[e.id]);
 }
 
 }  // namespace resil::staging

@@ -342,7 +342,7 @@ bool is_late(Event& e, const Requests& r) {
   return true;
 }
 
-bool carry_out(Event& e, Requests& r) {
+bool intercept_wait(Event& e, Requests& r) {
   Thread& thread = *e.thread;
   const bool blocking = (e.attributes & kCallBlocking) != 0;
   const bool all = of_all(e.id);
@@ -491,7 +491,7 @@ bool wait_replace(Event& e) {
     log_line(messages::staging::no_memory_handles);
     backend->messages->abort(93);
   }
-  const bool carried = carry_out(e, requests);
+  const bool carried = intercept_wait(e, requests);
   if (requests.scratch != nullptr) memory::blocks.release(requests.scratch);
   return carried;
 }

@@ -69,7 +69,7 @@ void confirm(uint64_t return_address, uint64_t caller) {
   }
 }
 
-struct Way {
+struct Walk {
   uint64_t wanted;  ///< return address in the binding
   struct Frame {
     uint64_t pc, below;  ///< `below`: canonical frame address of what it has called
@@ -82,37 +82,37 @@ struct Way {
 };
 
 _Unwind_Reason_Code visit_frame(_Unwind_Context* context, void* data) {
-  auto* way = static_cast<Way*>(data);
+  auto* walk = static_cast<Walk*>(data);
   const uint64_t pc = _Unwind_GetIP(context);
-  if (++way->visited > 64 || way->count == kLongestWay) return _URC_END_OF_STACK;
-  if (way->count == 0 && pc != way->wanted) return _URC_NO_REASON;
-  Way::Frame& frame = way->frames[way->count++];
+  if (++walk->visited > 64 || walk->count == kLongestWay) return _URC_END_OF_STACK;
+  if (walk->count == 0 && pc != walk->wanted) return _URC_NO_REASON;
+  Walk::Frame& frame = walk->frames[walk->count++];
   frame = {pc, _Unwind_GetCFA(context), true};
 #if defined(__x86_64__)
   // A canonical frame address 16 above rbp: found by the frame pointer. With any other distance it is rsp's, and
   // constant.
   static constexpr int kRbp = 6;
-  if (way->count > 1) {
-    Way::Frame& called = way->frames[way->count - 2];
-    called.frame_pointer = frame.below == way->frame_pointer_below + 16;
+  if (walk->count > 1) {
+    Walk::Frame& called = walk->frames[walk->count - 2];
+    called.frame_pointer = frame.below == walk->frame_pointer_below + 16;
   }
-  way->frame_pointer_below = _Unwind_GetGR(context, kRbp);
+  walk->frame_pointer_below = _Unwind_GetGR(context, kRbp);
 #endif
-  way->complete = way->count > 1 && class_of(pc) == SiteClass::kApplication;
-  return way->complete ? _URC_END_OF_STACK : _URC_NO_REASON;
+  walk->complete = walk->count > 1 && class_of(pc) == SiteClass::kApplication;
+  return walk->complete ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 /// Notes the step from frame `i` of a way to the next one.
-void learn(const Way& way, unsigned i) {
-  const uint64_t below = way.frames[i].below, top = way.frames[i + 1].below, caller = way.frames[i + 1].pc;
-  Step* step = step_of(way.frames[i].pc, true);
+void learn(const Walk& walk, unsigned i) {
+  const uint64_t below = walk.frames[i].below, top = walk.frames[i + 1].below, caller = walk.frames[i + 1].pc;
+  Step* step = step_of(walk.frames[i].pc, true);
   if (step == nullptr || top <= below || top - below >= 1 << 20) return;
   const uint64_t known = step->how.load(std::memory_order_acquire);
   auto holds = [&](uint64_t place) { return *reinterpret_cast<const uint64_t*>(below + place) == caller; };
   if (known != 0) {
     if ((known & kVaries) == 0 && (size_of(known) != top - below || !holds(place_of(known))))
       step->how.store(kVaries, std::memory_order_release);
-    else if (known & kMayVary) confirm(way.frames[i].pc, caller);
+    else if (known & kMayVary) confirm(walk.frames[i].pc, caller);
     return;
   }
   // Just below the canonical frame address on x86-64; elsewhere in the frame on other machines.
@@ -123,19 +123,19 @@ void learn(const Way& way, unsigned i) {
     step->how.store(kVaries, std::memory_order_release);
     return;
   }
-  const bool may_vary = way.frames[i].frame_pointer || !at_top;
-  if (may_vary) confirm(way.frames[i].pc, caller);
+  const bool may_vary = walk.frames[i].frame_pointer || !at_top;
+  if (may_vary) confirm(walk.frames[i].pc, caller);
   step->how.store((top - below) << 36 | place << 8 | kReady | (may_vary ? kMayVary : 0), std::memory_order_release);
 }
 
 /// The program's call by an unwind; 0: it does not get there. What it sees on the way is learnt.
 uint64_t caller_by_unwind(uint64_t return_address) {
-  Way way = {};
-  way.wanted = return_address;
-  _Unwind_Backtrace(visit_frame, &way);
-  if (!way.complete) return 0;
-  for (unsigned i = 0; i + 1 < way.count; ++i) learn(way, i);
-  return way.frames[way.count - 1].pc;
+  Walk walk = {};
+  walk.wanted = return_address;
+  _Unwind_Backtrace(visit_frame, &walk);
+  if (!walk.complete) return 0;
+  for (unsigned i = 0; i + 1 < walk.count; ++i) learn(walk, i);
+  return walk.frames[walk.count - 1].pc;
 }
 
 /// By what is known of the steps; 0: a step is not known, or may be another one this time.

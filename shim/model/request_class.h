@@ -2,7 +2,7 @@
 //
 // Which requests may be completed in another way than the program asks for. Tests in place of a wait mean the same in
 // the standard, not in every library: kCarried is the one place that says for which requests this was measured to be
-// harmless. Whoever carries out a wait by tests (checksum/p2p/carry.cpp, checksum/record/replay.cpp,
+// harmless. Whoever carries out a wait by tests (checksum/p2p/intercept.cpp, checksum/record/replay.cpp,
 // pipeline/staging/wait.cpp) asks here; for all other requests MPI's own call is made.
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // What programs may do, or get away with, and what mode checksum once made of it: an abort, wrong data in a file, a
 // long wait, an accusation. One case a run, on two ranks: awkward CASE FILE [POLLS]. With POLLS the program itself
-// waits by MPI_Testall, as carry.cpp would: how shim/model/request_class.h was measured.
+// waits by MPI_Testall, as intercept.cpp would: how shim/model/request_class.h was measured.
 #include <mpi.h>
 #include <string.h>
 #include <time.h>

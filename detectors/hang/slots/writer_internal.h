@@ -140,7 +140,7 @@ inline void note_type(Envelope& envelope, bool sent, uint32_t type) {
     note_message_type(of, type);
 }
 
-// --- between.cpp ---------------------------------------------------------------------------------------------------
+// --- intercomm.cpp ---------------------------------------------------------------------------------------------------
 /// Collectives on an intercommunicator: the ranks of the other group that the call waits for.
 void list_remote(Event& e, Kind kind, Wait& wait);
 /// Before MPI_Intercomm_create.

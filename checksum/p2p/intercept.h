@@ -12,8 +12,8 @@ struct Event;
 
 namespace resil::p2p {
 
-bool carries(CallId id);
-bool carry(Event& event);
+bool intercepts(CallId id);
+bool intercept(Event& event);
 /// On the way into a call that may block and is not carried out here: sends what is unsent, at most a hundredth of the
 /// time (a rank that waits for long must not sit on records that others wait for).
 void before_blocking(Event& event);

@@ -20,13 +20,13 @@ void list(Wait& wait, int32_t rank, uint32_t value) {
   ++wait.count;
 }
 
-enum class Whom : uint8_t { kNobody, kRoot, kAll };
+enum class Awaited : uint8_t { kNobody, kRoot, kAll };
 
-/// Whom MPI demands that this rank waits for: those whose data it gets.
-Whom awaited(Event& e, Kind kind) {
+/// Awaited MPI demands that this rank waits for: those whose data it gets.
+Awaited awaited(Event& e, Kind kind) {
   switch (kind) {
     case Kind::kBarrier:
-    case Kind::kCreate: return Whom::kAll;
+    case Kind::kCreate: return Awaited::kAll;
     case Kind::kBcast:
     case Kind::kScatter:
     case Kind::kGather:
@@ -36,10 +36,10 @@ Whom awaited(Event& e, Kind kind) {
     case Kind::kAllgather:
     case Kind::kAlltoall: {
       const Transfer got = received(e, members_of(*e.comm), backend->is_in_place);
-      if (!got.any() || got.count <= 0 || type_size(*e.thread, got.type) == 0) return Whom::kNobody;
-      return got.partner == Partner::kRank ? Whom::kRoot : Whom::kAll;
+      if (!got.any() || got.count <= 0 || type_size(*e.thread, got.type) == 0) return Awaited::kNobody;
+      return got.partner == Partner::kRank ? Awaited::kRoot : Awaited::kAll;
     }
-    default: return Whom::kNobody;
+    default: return Awaited::kNobody;
   }
 }
 
@@ -47,10 +47,10 @@ Whom awaited(Event& e, Kind kind) {
 
 void list_remote(Event& e, Kind kind, Wait& wait) {
   wait.count = wait.kept = 0;
-  const Whom whom = awaited(e, kind);
-  if (whom == Whom::kRoot) return list(wait, world_of(e.comm, e.peer), kSyncStrict);
-  for (int32_t rank = 0; whom == Whom::kAll && rank < e.comm->remote_size && rank < static_cast<int32_t>(kWaitedKeys);
-       ++rank)
+  const Awaited whom = awaited(e, kind);
+  if (whom == Awaited::kRoot) return list(wait, world_of(e.comm, e.peer), kSyncStrict);
+  for (int32_t rank = 0;
+       whom == Awaited::kAll && rank < e.comm->remote_size && rank < static_cast<int32_t>(kWaitedKeys); ++rank)
     list(wait, world_of(e.comm, rank), kSyncStrict);
 }
 

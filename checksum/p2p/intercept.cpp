@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See carry.h.
+// See intercept.h.
 
-#include "checksum/p2p/carry.h"
+#include "checksum/p2p/intercept.h"
 
 #include "checksum/ledger/ledger.h"
 #include "checksum/ledger/peer.h"
@@ -25,18 +25,18 @@ constexpr uint64_t kAnnounceBytes = 512;  // strict: Open MPI's MPI_Send of more
 constexpr int64_t kManyRequests = 64;  // testing more than these costs more than the wait is worth
 
 /// What is carried out by tests: blocking sends but for buffered ones, receives, and waits for all of their requests.
-enum class Carries : uint8_t { kNothing, kSend, kReceive, kWait };
-constexpr auto kCarries = by_call([](const CallInfo& info) {
-  if (!info.has(kCallBlocking)) return Carries::kNothing;
-  if (info.call_class == CallClass::kSend && info.mode != SendMode::kBuffered) return Carries::kSend;
-  if (info.call_class == CallClass::kReceive) return Carries::kReceive;
+enum class Intercepted : uint8_t { kNothing, kSend, kReceive, kWait };
+constexpr auto kIntercepted = by_call([](const CallInfo& info) {
+  if (!info.has(kCallBlocking)) return Intercepted::kNothing;
+  if (info.call_class == CallClass::kSend && info.mode != SendMode::kBuffered) return Intercepted::kSend;
+  if (info.call_class == CallClass::kReceive) return Intercepted::kReceive;
   const bool all = info.completion == Completion::kOne || info.completion == Completion::kAll;
-  return info.call_class == CallClass::kCompletion && all ? Carries::kWait : Carries::kNothing;
+  return info.call_class == CallClass::kCompletion && all ? Intercepted::kWait : Intercepted::kNothing;
 });
 
 uint64_t next_flush;  // ticks: not before
 
-bool carry_send(Event& e) {
+bool intercept_send(Event& e) {
   const bool announces = ledger::strict() && !ledger::is_concurrent;
   if (e.given_count < 0 || e.bytes < (announces ? kAnnounceBytes : kOverlapBytes) || e.peer < 0) return false;
   const View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
@@ -55,7 +55,7 @@ bool carry_send(Event& e) {
   return true;
 }
 
-bool carry_receive(Event& e) {
+bool intercept_receive(Event& e) {
   if (e.given_count < 0 || e.peer == ring::kProcNull) return false;
   uint64_t request;
   if (!backend->messages->post(e, &request, &e.result)) return false;
@@ -66,7 +66,7 @@ bool carry_receive(Event& e) {
   return true;
 }
 
-bool carry_wait(Event& e) {
+bool intercept_wait(Event& e) {
   if (e.request_count <= 0 || e.request_count > kManyRequests) return false;
   // What a wait for several does after an error in one is each MPI's own: Open MPI's returns at once and leaves the
   // others pending, MPICH's waits for them, and tests do neither.
@@ -89,24 +89,24 @@ bool carry_wait(Event& e) {
 
 }  // namespace
 
-bool carries(CallId id) { return kCarries[id] != Carries::kNothing; }
+bool intercepts(CallId id) { return kIntercepted[id] != Intercepted::kNothing; }
 
-bool carry(Event& e) {
+bool intercept(Event& e) {
   if (!ledger::connected()) return false;
   // Threads that wait sleep in MPI while one of them makes progress: tests in all of them would take the cores.
   if (ledger::is_concurrent && (e.attributes & (kCallReceives | kCallCompletes))) return false;
-  switch (kCarries[e.id]) {
-    case Carries::kSend: return carry_send(e);
-    case Carries::kReceive: return carry_receive(e);
-    case Carries::kWait: return carry_wait(e);
-    case Carries::kNothing: break;
+  switch (kIntercepted[e.id]) {
+    case Intercepted::kSend: return intercept_send(e);
+    case Intercepted::kReceive: return intercept_receive(e);
+    case Intercepted::kWait: return intercept_wait(e);
+    case Intercepted::kNothing: break;
   }
   return false;
 }
 
 void before_blocking(Event& e) {
   const uint32_t ranks = ledger::transport_dirty();
-  if (ranks == 0 || !ledger::connected() || (carries(e.id) && !ledger::is_concurrent)) return;
+  if (ranks == 0 || !ledger::connected() || (intercepts(e.id) && !ledger::is_concurrent)) return;
   const uint64_t now = e.thread->last_time;
   if (now < __atomic_load_n(&next_flush, __ATOMIC_RELAXED)) return;
   // About 0.25 us a message: a hundred times that until the next ones.
