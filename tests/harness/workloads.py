@@ -149,6 +149,19 @@ def cg(mpi="openmpi", ranks=4, size=ENDLESS):
                     r"residual +[1-9]?[0-9]0 |solution")
 
 
+def fft(mpi="openmpi", ranks=2, size=ENDLESS):
+    """Diffusion by Fourier transforms in Fortran: a transposition in every step. Ranks: a power of two."""
+    program, directory = _compiled(mpi, "apps/fft.f90")
+    return Workload("FFT (Fortran)", mpi, ranks, [program, "64", str(min(max(int(size * 180), 1), 10**6))], directory, "^sum|^identities")
+
+
+def multigrid(mpi="openmpi", ranks=2, size=ENDLESS):
+    """Multigrid for the Poisson equation in Fortran: halos of all sizes. Ranks: a power of two."""
+    program, directory = _compiled(mpi, "apps/multigrid.f90")
+    return Workload("multigrid (Fortran)", mpi, ranks, [program, "64", str(min(max(int(size * 75), 1), 10**6))], directory,
+                    "^residual|^distance")
+
+
 def netpipe(mpi="openmpi", ranks=2, size=ENDLESS):
     """Ping-pong of all sizes to 1 MiB; endless: of one size."""
     program = {"openmpi": "NPopenmpi", "mpich": "NPmpich2"}[mpi]
