@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from . import balance, candidates, checksum, findings, html_data, leftovers, place, reductions, runs, stacks, staging, verification, waits
+from . import balance, candidates, checksum, findings, html_data, leftovers, place, recorded, reductions, runs, stacks, staging, verification, waits
 from .html_parts import e, facts, graph, line_key, none, picture, section, table, tree
 from .report import load
 from .summary import merge
@@ -226,7 +226,8 @@ def _coverage(s: dict) -> str:
     pairs = list(checksum.sentences(s["checksum"])[:20]) if s["checksum"] else []
     if not s["checksum"] and not s["verify"]:
         pairs.append(("contents", "not checked (mode checksum is off)"))
-    for name, member, module in (("verify", "verify", verification), ("reductions", "reductions", reductions), ("devices", "staging", staging)):
+    for name, member, module in (("verify", "verify", verification), ("recorded", "record", recorded), ("reductions", "reductions", reductions),
+                                 ("devices", "staging", staging)):
         if s[member]:
             pairs.append((name, module.sentence(s[member])))
     pairs.append(("any source", candidates.sentence(s["any_source"])))

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import re
 
-from . import candidates, checksum, leftovers, reductions, staging, verification
+from . import candidates, checksum, leftovers, recorded, reductions, staging, verification
 from .progress import over
 from .text import clean
 from .runs import launch_number, read_launch
@@ -74,6 +74,7 @@ class Rank:
     faults: dict = dataclasses.field(default_factory=dict)     # injected on purpose, kind: count
     checksum: dict = dataclasses.field(default_factory=dict)   # section "checksum", see checksum.py
     verify: dict = dataclasses.field(default_factory=dict)     # section "verify", see verification.py
+    recorded: dict = dataclasses.field(default_factory=dict)   # section "record", see recorded.py
     reductions: dict = dataclasses.field(default_factory=dict)  # section "reductions", see reductions.py
     staging: dict = dataclasses.field(default_factory=dict)    # section "staging", see staging.py
     candidates: dict = dataclasses.field(default_factory=dict)  # "any_source" of "checksum", see candidates.py
@@ -225,6 +226,7 @@ def parse_rank(value: dict, world: int, source: str, modified: float) -> Rank:
     record.findings_dropped = integer(value.get("findings_dropped"))
     record.checksum = checksum.parse(value.get("checksum"))
     record.verify = verification.parse(value.get("verify"))
+    record.recorded = recorded.parse(value.get("record"))
     record.reductions = reductions.parse(value.get("reductions"))
     record.staging = staging.parse(value.get("staging"))
     record.candidates = candidates.parse(value.get("checksum"))

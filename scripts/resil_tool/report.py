@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 
-from . import balance, candidates, checksum, findings, fold, leftovers, nagios, reductions, staging, verification, waits
+from . import balance, candidates, checksum, findings, fold, leftovers, nagios, recorded, reductions, staging, verification, waits
 from . import job as jobs
 from . import place as shown
 from . import records, runs, values
@@ -346,6 +346,8 @@ def _coverage(s: dict) -> list[str]:
         lines += row("verify", verification.sentence(s["verify"]), 3)
         if verification.advice(s["verify"]):
             lines += row("may ignore", verification.advice(s["verify"]), 8)
+    if s["record"]:
+        lines += row("recorded", recorded.sentence(s["record"]), 3)
     if s["reductions"]:
         lines += row("reductions", reductions.sentence(s["reductions"]), 3)
     if s["staging"]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 
-from . import (balance, candidates, checksum, ending, findings, fold, gathered, leftovers, reductions, remote_stacks, runs, staging, symbols,
-               verification, waits)
+from . import (balance, candidates, checksum, ending, findings, fold, gathered, leftovers, recorded, reductions, remote_stacks, runs, staging,
+               symbols, verification, waits)
 from .job import owner_name
 from .records import Directory
 from .text import clean, rank_label, rank_set, ranks_phrase, seconds_text
@@ -46,6 +46,7 @@ def merge(directory: Directory) -> dict:
         "findings": findings.merge(directory, ranks), "findings_dropped": sum(r.findings_dropped for r in ranks),
         "checksum": checksum.merge(ranks), "reductions": reductions.merge(ranks),
         "verify": verification.merge(ranks),
+        "record": recorded.merge(ranks),
         "leftovers": leftovers.merge(ranks),
         "any_source": candidates.merge(ranks, not missing and not directory.rankless and not directory.problems
                                        and all(rank.state == "finished" for rank in ranks)),

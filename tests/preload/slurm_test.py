@@ -299,6 +299,7 @@ def block_as_printed(slurm, block):
     for line, status in block.commands:
         done = slurm.ask("sh", "-c", line.replace("4711", job) if job else line, cwd=place)
         assert done.returncode == status, (line, done.stdout.decode(), done.stderr.decode())
+    assert glob.glob(os.path.join(place, "resil-app-*")), (block.lines, os.listdir(place))
     if job:
         asked = [line for line, _ in block.commands if " dump " in line or "--signal=HUP" in line]
         dumps = os.path.join(place, "resil-app-*", "dump-*.txt")

@@ -259,6 +259,23 @@ class Report(Case):
             first = self.run_report()[1].partition("\nreports ")[0]
             self.assertEqual(" ".join(first.split()), "CLEAN: 2 of 2 ranks finished, no findings" + words)
 
+    def test_a_recording_says_where_it_is_and_how_large(self):
+        one = {"directory": "/scratch/rec", "recording": False, "calls": 1500, "bytes": 4096, "streams": 1, "streams_refused": 0, "times_left_out": 0,
+               "stalls": 0, "stalled_seconds": 0, "failure": ""}
+        cases = (({}, "3,000 calls of 2 ranks in /scratch/rec, 8.0 KiB"),
+                 ({"streams_refused": 1, "times_left_out": 20, "stalls": 2, "stalled_seconds": 0.5},
+                  "3,000 calls of 2 ranks in /scratch/rec, 8.0 KiB; not recorded: 2 threads, 40 clock readings; "
+                  "the file system was too slow 4 times, 1 s"),
+                 ({"failure": "No space left\x1b[31m"}, "3,000 calls of 2 ranks in /scratch/rec, 8.0 KiB; ENDS EARLY in 2 ranks (rank 0: No space left?[31m)"))
+        for change, words in cases:
+            for rank in range(2):
+                self.report(rank=rank, size=2, record={**one, **change})
+            row = self.run_report()[1].partition("\nrecorded ")[2].partition("\n\w")[0]
+            self.assertIn(words, " ".join(row.split()))
+        for odd in ([], 7, "x", {"calls": -1, "bytes": "many", "stalled_seconds": None, "directory": 7}):
+            self.report(rank=0, size=2, record=odd)
+            self.assertEqual(self.run_report()[0], 0)
+
     def test_reports_of_ranks_and_of_nodes_beside_each_other(self):
         """What a job leaves that ended while its ranks moved from files of their own to the node's; the final report counts."""
         self.report(rank=0, size=3, outcome="running")
