@@ -233,7 +233,8 @@ class Root(System):
         with open(self.outside("root/.openmpi/mca-params.conf"), "w", encoding="ascii") as file:
             file.write(OLD_OPENMPI_PARAMETERS if old else OPENMPI_PARAMETERS)
             if self.release == "bullseye":
-                file.write("osc = ^ucx\n")  # 4.1.0's fails without fast network
+                # 4.1.0's osc/ucx fails without fast network; of mtl/ofi libfabric 1.11 leaves a handler for SIGTERM, and is unloaded.
+                file.write("osc = ^ucx\nmtl = ^ofi\n")
         if self.release == "bullseye":
             self.newer_meson()
         if self.cell.abi == "standard":

@@ -235,6 +235,7 @@ LEFT_OUT_MPICH_ABI = {
 }
 # And for Open MPI: {(program, case): (from this version on, before that one, why)}.
 LEFT_OUT_OPENMPI = {
+    ("files", "errors"): ((4, 1), (4, 1, 1), "4.1.0 crashes natively in MPI_File_open of a file that is not there"),
     ("process", "connects"): ((5,), (6,), "5.0.7 hangs natively in most runs: docs/PLATFORMS.md"),
     ("process", "threads_on_one_tag"): ((6,), (7,), "6.0.0rc2 hangs natively in many runs: docs/PLATFORMS.md"),
     ("spawn", "multiple"): ((5,), (6,), "5.0.7 crashes natively when it is given two commands"),

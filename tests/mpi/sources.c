@@ -3,11 +3,16 @@
 // A number that depends on what no recording holds, one source for each KIND; then a reduction that agrees, then one of
 // that number. Usage: sources KIND. SOURCES_FLIP=RANK adds to that rank's number: a fault.
 //
-//   none wtime wtime-many wtime-flood time time-early clock getpid urandom getrusage stat threads threads-early array
-//   spread
+//   none wtime wtime-many wtime-flood time time-early clock getpid urandom getrusage stat threads threads-early
+//   emulated array spread
+//
+// emulated: beside the program stands a task that the C library has not made, as an emulator's own does.
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -37,6 +42,22 @@ static void* idle(void* argument) {
   return NULL;
 }
 
+static int stand(void* nothing) {  // of thread-local storage it has none of its own
+  for (;;) pause();
+  return nothing == NULL;
+}
+
+/// A task that no signal reaches; it ends with the process.
+static void add_task(void) {
+  static char stack[1 << 16] __attribute__((aligned(16)));
+  sigset_t every, before;
+  sigfillset(&every);
+  CHECK(sigprocmask(SIG_BLOCK, &every, &before) == 0);
+  CHECK(clone(stand, stack + sizeof(stack),
+              CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, NULL) > 0);
+  CHECK(sigprocmask(SIG_SETMASK, &before, NULL) == 0);
+}
+
 int main(int argc, char** argv) {
   static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
   pthread_t threads[8], early;
@@ -47,6 +68,7 @@ int main(int argc, char** argv) {
     pthread_mutex_lock(&held);
     CHECK(pthread_create(&early, NULL, idle, &held) == 0);
   }
+  if (is("emulated")) add_task();
   OK(MPI_Init(&argc, &argv));
   int rank;
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));

@@ -145,6 +145,8 @@ def main(build, mpi, rounds="15"):
 
     def mixed(part, settings="down=0.1,up=0.1,latency=100", **environment):
         """As the plain program with host memory: completed beside requests of other kinds, and errors of other threads."""
+        if part == "errors" and jobs.before_mpi4(mpi):
+            raise LeftOut("MPICH 3.4.1 tells an error that waited for some hundred others under another class: docs/PLATFORMS.md")
         plain = jobs.run(mpi, 2, [os.path.join(build, f"staging_mixed.{mpi}"), part, "host", os.path.join(jobs.scratch(), "file")],
                          preload=False, timeout=150)
         assert plain.returncode == 0 and b"ok" in plain.stdout, plain.text()
