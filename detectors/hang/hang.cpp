@@ -127,6 +127,7 @@ constexpr Module kHang = {
     .thread_start = writer_thread_start,
     .enter = enter,
     .leave = writer_leave,
+    .fast = writer_fast,
     .activated = writer_activated,
     .completed = writer_completed,
     .report = report,

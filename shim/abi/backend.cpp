@@ -15,6 +15,7 @@
 #include "shim/abi/handler_change.h"
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
+#include "shim/call/fast_path.h"
 #include "shim/call/large_count_fallback.h"
 #include "shim/runtime/block_pool.h"
 #include "shim/runtime/staged.h"

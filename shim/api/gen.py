@@ -315,6 +315,34 @@ def given(f):
     return ", ".join(out)
 
 
+FAST_COLLECTIVES = ("Barrier", "Bcast", "Reduce", "Allreduce", "Scan", "Exscan")
+
+
+def fast(f, signature, names):
+    """The fast path, before an Event is made (shim/call/fast_path.h: is_message, is_wait, is_collective); "" if it has none."""
+    name = {p.kind: p.name for p in f.parameters}
+    start = f"CallId::k{f.name}, {signature}, ({names})"
+    if f.large or f.has("persistent"):
+        return ""
+    if f.call_class in ("Send", "Receive"):
+        kind, more = ("START", ", " + name["REQUEST"]) if f.has("starts") else ("MESSAGE", "")
+        peer = name.get("DEST") or name["SOURCE"]
+        return f"RESIL_FAST_{kind}({start}, {name['BUFFER']}, {name['COUNT']}, {name['DATATYPE']}, {peer}, {name['TAG']}, {name['COMM']}{more})"
+    if f.call_class == "Completion" and f.has("blocking") and f.details[0] in ("One", "All"):
+        count, room = ("1", "1") if f.details[0] == "One" else (f.parameters[0].name, "ring::kWaitedKeys")
+        return f"RESIL_FAST_WAIT({start}, {name['REQUEST']}, {count}, {name['STATUS']}, {room})"
+    if f.has("poll") and f.call_class == "Completion" and f.details[0] == "One":
+        return f"RESIL_FAST_TEST({start}, {name['REQUEST']}, flag, {name['STATUS']})"
+    if f.has("poll") and f.call_class == "Probe":
+        return f"RESIL_FAST_PROBE({start}, {name['SOURCE']}, {name['TAG']}, {name['COMM']}, flag)"
+    if f.call_class == "Collective" and f.has("blocking") and f.details[0] in FAST_COLLECTIVES:
+        sent = next((p.name for p in f.parameters if p.kind == "BUFFER"), "nullptr")
+        received = next((p.name for p in reversed(f.parameters) if p.kind == "BUFFER"), "nullptr")
+        datatype, op = (f"bits({name[kind]})" if kind in name else "0" for kind in ("DATATYPE", "OP"))
+        return f"RESIL_FAST_COLLECTIVE({start}, {sent}, {received}, {name.get('COUNT', '0')}, {datatype}, {name.get('ROOT', '0')}, {op}, {name['COMM']})"
+    return ""
+
+
 def fallback(f):
     """Body for a library that lacks the name (design: Interposition, exported names)."""
     if not f.large:
@@ -404,6 +432,10 @@ def main():
                 verb, place = ("freeing", freed[1]) if freed else ("making", made[1])
                 call = f"return {verb}<id>({place}, return_address, frame, [&]() -> int {{ {call} }});"
             body = f"{apart}RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(filled)}\n  {call}"
+            if first := fast(f, signature, names):
+                wrappers += [f"template <int layer> RESIL_APART {f.returns} general_{f.name}({declared}) {{\n  {body}\n}}\n",
+                             f"template <int layer> RESIL_APART {f.returns} fast_{f.name}({declared}) {{\n  {first}\n  return general_{f.name}<layer>({names});\n}}\n"]
+                body = f"if (fast::enabled) return fast_{f.name}<layer>({names});\n  return general_{f.name}<layer>({names});"
         wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {body}\n}}\n")
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
         unused = "" if f.large and "unsupported" not in rest else "".join(f"  (void){p.name};\n" for p in f.parameters)

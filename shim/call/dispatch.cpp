@@ -6,6 +6,7 @@
 #include "shim/call/dispatch.h"
 
 #include "shim/call/attach.h"
+#include "shim/call/fast_path.h"
 #include "shim/call/flight.h"
 #include "shim/call/objects.h"
 #include "shim/call/registry.h"
@@ -66,9 +67,8 @@ constexpr auto kAmounts = by_call([](const CallInfo& info) {
   const Amount amount = kAmounts[e.id];
   e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
   e.bytes = amount == Amount::kNone ? 0 : compute_bytes(e);
-  site.cached = amount != Amount::kSeveral;
   const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
-  site.id = e.id;
+  site.id = amount != Amount::kSeveral ? static_cast<uint16_t>(e.id) : kNoCall;
   site.site = e.site;
   site.comm_handle = e.comm_handle;
   site.comm = e.comm;
@@ -83,8 +83,8 @@ constexpr auto kAmounts = by_call([](const CallInfo& info) {
 [[gnu::always_inline]] inline bool repeats(const Event& e, const SiteEntry& site) {
   // Loaded apart: the two were stored apart just now, and one wide load would wait for both to reach the cache.
   const int32_t peer = __atomic_load_n(&e.peer, __ATOMIC_RELAXED), tag = __atomic_load_n(&e.tag, __ATOMIC_RELAXED);
-  if (!site.cached || site.id != e.id || site.comm_handle != e.comm_handle || site.peer != peer || site.tag != tag ||
-      site.generation != handle_generation.load(std::memory_order_relaxed))
+  if ((site.id & ~kFast) != static_cast<uint16_t>(e.id) || site.comm_handle != e.comm_handle || site.peer != peer ||
+      site.tag != tag || site.generation != handle_generation.load(std::memory_order_relaxed))
     return false;
   if (site.offset != 0 && site.site != e.site) return false;
   if (!(e.attributes & kCallHasData)) return true;
@@ -135,6 +135,23 @@ constexpr bool kCompletesAlone = [] {
   }
 }
 
+/// The call's record, the tables, and then the modules.
+[[gnu::always_inline]] inline void record_and_tell(Event& e, SiteEntry& site) {
+  if (e.attributes & kCallPoll) flight::enter_poll(e, site);
+  else flight::enter(e, site);
+  if (e.attributes & (kCallCompletes | kCallActivates | kCallCollective | kCallCreatesComm | kCallBothWays))
+    enter_tables(e);
+  for (auto* hook = hooks().enter; *hook != nullptr; ++hook) (*hook)(e);
+}
+
+/// A call that is not the last one from its site again.
+[[gnu::noinline]] bool enter_new(Event& e, SiteEntry& site) {
+  look_up(e, site);
+  record_and_tell(e, site);
+  fast::prepare(e, site);
+  return true;
+}
+
 }  // namespace
 
 bool enter(Event& e) {
@@ -159,17 +176,11 @@ bool enter(Event& e) {
   }
   ++thread.depth;
   thread.outer_frame = e.frame;
-  if (repeats(e, site)) [[likely]] {
-    e.comm = site.comm;
-    e.bytes = site.record.bytes;
-  } else {
-    look_up(e, site);
-  }
-  if (e.attributes & kCallPoll) flight::enter_poll(e, site);
-  else flight::enter(e, site);
-  if (e.attributes & (kCallCompletes | kCallActivates | kCallCollective | kCallCreatesComm | kCallBothWays))
-    enter_tables(e);
-  for (auto* hook = hooks().enter; *hook != nullptr; ++hook) (*hook)(e);
+  if (!repeats(e, site)) [[unlikely]]
+    return enter_new(e, site);
+  e.comm = site.comm;
+  e.bytes = site.record.bytes;
+  record_and_tell(e, site);
   return true;
 }
 

@@ -72,7 +72,6 @@ void prepare(Event& e, SiteEntry& site) {
   record.bytes = e.bytes;
   record.site = e.site;
   record.aux = 0;
-  site.counter = &e.thread->trace->counters[static_cast<unsigned>(e.id)];
   site.traffic = counter_of_peer(*e.thread->trace, e);
 }
 
@@ -93,7 +92,7 @@ void enter_poll(Event& e, SiteEntry& site) {
   ring::Record* last = newest(trace);
   const ring::Record& made = site.record;
   ++trace.calls;
-  ++site.counter->count;
+  ++trace.counters[static_cast<unsigned>(e.id)].count;
   if (last != nullptr && (last->flags & ring::kFolded) && last->call == made.call && last->site == made.site &&
       last->comm == made.comm && last->peer == made.peer && last->tag == made.tag) {
     set_state(*last, ring::RecordState::kOpen);
@@ -113,9 +112,22 @@ void enter_poll(Event& e, SiteEntry& site) {
   __atomic_store_n(&trace.current, trace.head, __ATOMIC_RELEASE);
 }
 
+void end_run(Thread& thread, ring::Record& record, int64_t request_count) {
+  ring::TraceBuffer& trace = *thread.trace;
+  ring::Record& success = append(trace);
+  success = record;
+  success.time = thread.last_time = ticks();
+  success.duration = 0;
+  success.flags = static_cast<uint8_t>(record.flags & ~ring::kFolded);
+  success.repeat = 1;
+  success.sequence = trace.calls;
+  success.aux = static_cast<uint64_t>(request_count);
+  publish(trace);
+  record.duration = static_cast<float>(success.time - record.time);
+}
+
 void leave_poll(Event& e) {
   Thread& thread = *e.thread;
-  ring::TraceBuffer& trace = *thread.trace;
   ring::Record& record = *e.record;
   // MPI_Testsome says so with a count, the others with a flag.
   const int* told = e.flag != nullptr ? e.flag : e.outcount;
@@ -127,17 +139,7 @@ void leave_poll(Event& e) {
   } else if (failed_poll) {
     ++record.repeat;
   } else {
-    // The poll that succeeds ends the run and gets its own record.
-    ring::Record& success = append(trace);
-    success = record;
-    success.time = thread.last_time = ticks();
-    success.duration = 0;
-    success.flags = static_cast<uint8_t>(record.flags & ~ring::kFolded);
-    success.repeat = 1;
-    success.sequence = trace.calls;
-    success.aux = static_cast<uint64_t>(e.request_count);
-    publish(trace);
-    record.duration = static_cast<float>(success.time - record.time);
+    end_run(thread, record, e.request_count);
   }
 }
 
@@ -147,12 +149,11 @@ void settle_gap(Thread& thread, uint64_t gap) {
   thread.open_timing->until_timed = 0;
 }
 
-void account(Event& e, Timing& timing) {
-  Thread& thread = *e.thread;
-  ring::CallCounter& counter = thread.trace->counters[static_cast<unsigned>(e.id)];
+void account(Thread& thread, ring::Record& record, Timing& timing, CallId id) {
+  ring::CallCounter& counter = thread.trace->counters[static_cast<unsigned>(id)];
   uint64_t now = ticks();
-  uint64_t spent = now - e.time;
-  e.record->duration = spent > 0 ? static_cast<float>(spent) : 1.0f;
+  uint64_t spent = now - record.time;
+  record.duration = spent > 0 ? static_cast<float>(spent) : 1.0f;
   thread.last_time = now;
   if (spent < short_ticks) {
     counter.ticks += static_cast<double>(spent) * (1 + timing.untimed);

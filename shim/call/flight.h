@@ -31,12 +31,14 @@ void count_receive(Event& e);
 /// A poll on entry and exit: runs of failing polls share one record.
 void enter_poll(Event& e, SiteEntry& site);
 void leave_poll(Event& e);
+/// A poll that succeeds ends the run `record` of failing ones, and gets its own record.
+void end_run(Thread& thread, ring::Record& record, int64_t request_count);
 /// An untimed call that may block, and a long time between the stamps around it.
 void settle_gap(Thread& thread, uint64_t gap);
 /// Ticks that one recorded call costs on this machine now, measured on memory of its own. Once, in MPI_Init; 0.1 ms.
 double measure_cost();
 /// The end of a timed call.
-void account(Event& e, Timing& timing);
+void account(Thread& thread, ring::Record& record, Timing& timing, CallId id);
 /// Index of a name in the ring's table (at most 63 bytes are kept); 0 when that is full. Any thread; a short lock.
 uint32_t intern(const char* name);
 /// A step inside the open call, of resil's own making: `name` as interned, `peer` a world rank.
@@ -72,8 +74,9 @@ void local(Thread& thread, CallId id, uint64_t site);
 [[gnu::always_inline]] inline void enter(Event& e, SiteEntry& site) {
   Thread& thread = *e.thread;
   ring::TraceBuffer& trace = *thread.trace;
-  site.counter->count += 1;
-  site.counter->bytes += site.record.bytes;
+  ring::CallCounter& counter = trace.counters[static_cast<unsigned>(e.id)];
+  counter.count += 1;
+  counter.bytes += site.record.bytes;
   site.traffic[0] += 1;
   site.traffic[1] += site.record.bytes;
   const uint64_t calls = trace.calls + 1, head = trace.head;
@@ -96,7 +99,7 @@ void local(Thread& thread, CallId id, uint64_t site);
   ring::Record& record = *e.record;
   Timing& timing = *e.timing;
   if (timing.until_timed == 0) [[unlikely]] {
-    account(e, timing);
+    account(thread, record, timing, e.id);
   } else {
     --timing.until_timed;
     ++timing.untimed;

@@ -16,6 +16,7 @@ namespace resil {
 struct Event;
 struct LocalData;
 struct HostRangeCache;
+struct SiteEntry;
 struct Thread;
 struct Slice;
 struct ValueProblem;
@@ -77,6 +78,9 @@ struct Module {
   /// Around every application call but local queries. No allocation, lock or system call.
   void (*enter)(Event&) = nullptr;
   void (*leave)(Event&) = nullptr;
+  /// Whether the next call from there that is the same may go the fast path (fast_path.h), where no hook is called and
+  /// all that this one's hooks would do is done by what it leaves in `site` and in the thread. After `enter`.
+  bool (*fast)(Event&, SiteEntry& site) = nullptr;
   /// Which calls the three hooks below want to see; asked for every call when the hooks are built. Null: all.
   bool (*intercepts)(CallId) = nullptr;
   /// Between all `enter` hooks and the library: may change what the library is given (Event::given_...). For what must

@@ -10,6 +10,7 @@
 #include "shim/call/dispatch.h"
 #include "shim/call/thread.h"
 #include "shim/runtime/progress.h"
+#include "shim/tables/tables.h"
 
 namespace resil {
 
@@ -78,6 +79,11 @@ void collect_outward(Hook Module::*hook, Hook* list, const Module* left_out) {
   }
 }
 
+bool sees_calls(const Module& module) {
+  return module.enter != nullptr || module.leave != nullptr || module.activating != nullptr ||
+         module.activated != nullptr || module.completed != nullptr;
+}
+
 void fill(Hooks& lists, const Module* left_out) {
   collect(&Module::enter, lists.enter, kInward, left_out);
   collect_outward(&Module::leave, lists.leave, left_out);
@@ -87,6 +93,10 @@ void fill(Hooks& lists, const Module* left_out) {
   collect(&Module::activating, lists.activating, kInward, left_out, lists.activating_word);
   collect(&Module::activated, lists.activated, kInward, left_out, lists.activated_word);
   collect(&Module::completed, lists.completed, kCompleting, left_out, lists.completed_word);
+  collect(&Module::fast, lists.fast, kInward, left_out);
+  lists.all_fast = true;
+  for (const Module* module : enabled_modules())
+    if (module != left_out && sees_calls(*module) && module->fast == nullptr) lists.all_fast = false;
   lists.statuses_wanted = lists.completed[0] != nullptr;
   lists.local_enter = nullptr;
   for (const Module* module : enabled_modules()) {
@@ -137,6 +147,7 @@ void registry_activate() {
   // Before the lists: a call that has been through all hooks of the way in is intercepted, too.
   mark_intercepted(nullptr);
   __atomic_store_n(&current_hooks, &hook_lists[1], __ATOMIC_RELEASE);
+  forget_types();  // call sites that went the fast path
   __atomic_store_n(&dormant, static_cast<const Module*>(nullptr), __ATOMIC_RELEASE);
 }
 

@@ -168,10 +168,10 @@ uint64_t site_beyond(SiteEntry& entry, uint64_t frame) {
   uint64_t caller = caller_by_steps(entry.return_address, frame);
   if (caller == 0) caller = caller_by_unwind(entry.return_address);
   if (caller == 0) return entry.return_address;
-  if (caller - entry.module_start >= entry.module_end - entry.module_start) {
+  if (caller - entry.module_start >= entry.module_bytes) {
     const CodeObject object = object_at(caller);
     entry.module_start = object.start;
-    entry.module_end = object.end;
+    entry.module_bytes = static_cast<uint32_t>(object.end - object.start < ~0u ? object.end - object.start : ~0u);
     entry.shift = object.shift;
   }
   return caller + entry.shift;
@@ -188,6 +188,7 @@ bool site_is_programs(uint64_t site) { return class_of(site) == SiteClass::kAppl
 SiteEntry& site_resolve(Thread& thread, uint64_t return_address, uint64_t frame) {
   SiteEntry& entry = thread.sites[site_place(return_address)];
   SiteEntry fresh = {};
+  fresh.id = kNoCall;
   fresh.return_address = return_address;
   const CodeObject object = object_at(return_address);
   fresh.kind = object.kind != SiteClass::kUnknown ? object.kind : SiteClass::kApplication;

@@ -10,6 +10,7 @@
 
 #include "shim/model/calls.h"
 #include "shim/ring/ring_format.h"
+#include "shim/ring/state_slots.h"
 
 namespace resil {
 
@@ -19,24 +20,35 @@ struct TypeMap;
 
 enum class SiteClass : uint8_t { kUnknown, kApplication, kBinding, kInternal };
 
+/// SiteEntry::id: no call's envelope is kept; and a bit on top of a call's number: it may go the fast path.
+constexpr uint16_t kNoCall = 0x7fff, kFast = 0x8000;
+static_assert(kCallCount < kNoCall);
+
 /// A call site, and the envelope of the last call from it: loops mostly repeat themselves, and then all that was
 /// looked up still holds.
 struct alignas(64) SiteEntry {
   uint64_t return_address;
   uint64_t comm_handle, type, site;
   int64_t count;
+  CommInfo* comm;
   int32_t peer, tag;
   uint32_t generation;
-  CommInfo* comm;
-  CallId id;
-  bool cached;  ///< the envelope is valid
+  uint16_t id;  ///< the call whose envelope it is, with kFast or without; kNoCall
   bool special;  ///< not simply the application: `kind` says what
-  uint64_t shift;  ///< what is added to a return address (objects.h)
-  uint64_t module_start, module_end;  ///< bindings: the program's object that called last
-  uint32_t offset;  ///< bindings: bytes above the frame at which the caller's return address lies; kNoPlace
   SiteClass kind;
-  ring::CallCounter* counter;  ///< flight.h: where this call counts
+  uint64_t shift;  ///< what is added to a return address (objects.h)
+  uint64_t module_start;  ///< bindings: the program's object that called last
   uint64_t* traffic;  ///< messages and bytes of the partner
+  // What modules have worked out for calls that go the fast path (fast_path.h): of messages, then of collectives.
+  union {
+    ring::Envelope* envelope;
+    uint64_t op;
+  };
+  uint64_t signature, mixed;
+  int32_t world;  ///< the partner's rank, or the root's
+  uint32_t basic_type;
+  uint32_t module_bytes;  ///< from module_start on; at most 4 GiB - 1
+  uint32_t offset;  ///< bindings: bytes above the frame at which the caller's return address lies; kNoPlace
   alignas(64) ring::Record record;  ///< what an equal call writes
 };
 static_assert(sizeof(SiteEntry) == 192);
@@ -77,6 +89,7 @@ struct Thread {
   bool disabled;  ///< forked child, or after MPI_Finalize: nothing is looked at
   uint32_t comm_generation, type_generation;  ///< of the caches; compared with handle_generation
   HostRangeCache host_ranges;
+  ring::Wait* wait;  ///< state slot of its open call; null: nobody wants to know (fast_path.h)
   uint32_t objects_unloaded;  ///< when `sites` was last emptied (objects.h)
   uint64_t outer_frame;  ///< frame of the innermost open call, to notice calls that were left by an exception
   ring::TraceBuffer* trace;  ///< where this thread writes; never null
@@ -146,8 +159,7 @@ inline uint64_t site_address(SiteEntry& entry, uint64_t frame) {
   if (entry.offset == 0) return entry.return_address + entry.shift;
   if (entry.offset == kNoPlace) return site_beyond(entry, frame);
   const uint64_t caller = *reinterpret_cast<const uint64_t*>(frame + entry.offset);
-  return caller - entry.module_start < entry.module_end - entry.module_start ? caller + entry.shift
-                                                                             : site_beyond(entry, frame);
+  return caller - entry.module_start < entry.module_bytes ? caller + entry.shift : site_beyond(entry, frame);
 }
 
 }  // namespace resil

@@ -25,6 +25,69 @@ template <bool sends, bool receives>
   e.return_address = return_address;                                                       \
   e.frame = frame;
 
+// The two ways of a call that has a fast one (fast_path.h) are functions of their own, to which the wrapper jumps: they
+// so have its return address and frame, and neither saves a register that only the other needs. Where nothing is
+// optimised, and under sanitizers, there are no such jumps.
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define RESIL_APART [[gnu::noinline]]
+#else
+#define RESIL_APART [[gnu::always_inline]] inline
+#endif
+
+// The fast path, before an Event is made (fast_path.h).
+#define RESIL_FAST_MESSAGE(call_id, signature, arguments, buffer, count, type, rank, tag, comm)                 \
+  if (fast::Call call; fast::message<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),    \
+                                              reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer, count, \
+                                              bits(type), rank, tag, bits(comm))) [[likely]] {                  \
+    const int result = real<signature>(layer, call_id) arguments;                                               \
+    fast::message_done<call_id>(call, result);                                                                  \
+    return result;                                                                                              \
+  }
+#define RESIL_FAST_START(call_id, signature, arguments, buffer, count, type, rank, tag, comm, request)          \
+  if (fast::Call call; fast::message<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),    \
+                                              reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer, count, \
+                                              bits(type), rank, tag, bits(comm))) [[likely]] {                  \
+    const int result = real<signature>(layer, call_id) arguments;                                               \
+    fast::message_started<call_id>(call, result, request);                                                      \
+    return result;                                                                                              \
+  }
+#define RESIL_FAST_WAIT(call_id, signature, arguments, requests, count, statuses, room)                              \
+  {                                                                                                                  \
+    fast::Call call;                                                                                                 \
+    Request saved[room];                                                                                             \
+    if (fast::wait<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),                           \
+                            reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), requests, count, saved)) [[likely]] { \
+      const int result = real<signature>(layer, call_id) arguments;                                                  \
+      fast::waited<call_id>(call, result, requests, count, saved, statuses);                                         \
+      return result;                                                                                                 \
+    }                                                                                                                \
+  }
+#define RESIL_FAST_TEST(call_id, signature, arguments, request, flag, status)                            \
+  if (fast::Call call;                                                                                   \
+      fast::poll<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),                 \
+                          reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), bits(*request), 0, 0, 0)) { \
+    const Request saved = *request;                                                                      \
+    const int result = real<signature>(layer, call_id) arguments;                                        \
+    fast::polled<call_id>(call, result, result != 0 || *flag != 0, request, saved, status);              \
+    return result;                                                                                       \
+  }
+#define RESIL_FAST_PROBE(call_id, signature, arguments, rank, tag, comm, flag)                               \
+  if (fast::Call call; fast::poll<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),    \
+                                           reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), 0, peer(rank), \
+                                           tag_of(tag), bits(comm))) {                                       \
+    const int result = real<signature>(layer, call_id) arguments;                                            \
+    fast::polled<call_id, Request>(call, result, result != 0 || *flag != 0, nullptr, Request{}, nullptr);    \
+    return result;                                                                                           \
+  }
+#define RESIL_FAST_COLLECTIVE(call_id, signature, arguments, sent, received, count, type, root, op, comm)           \
+  if (fast::Call call; fast::collective<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),     \
+                                                 reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, received, \
+                                                 count, type, root, op, bits(comm))) [[likely]] {                   \
+    const int result = real<signature>(layer, call_id) arguments;                                                   \
+    fast::message_done<call_id>(call, result);                                                                      \
+    return result;                                                                                                  \
+  }
+
 #define RESIL_CALL(arguments, sends, receives)                                             \
   if (e.thread == nullptr || e.thread->depth != 0) [[unlikely]]                            \
     admit(e);                                                                              \

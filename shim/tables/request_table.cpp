@@ -9,8 +9,7 @@
 
 #include "shim/abi/backend.h"
 #include "shim/abi/request_failure.h"
-#include "shim/base/readable.h"
-#include "shim/base/spinlock.h"
+#include "shim/call/fast_path.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/messages.h"
@@ -18,13 +17,16 @@
 #include "shim/report/log.h"
 #include "shim/runtime/memory.h"
 #include "shim/tables/live_objects.h"
+#include "shim/tables/request_duplicates.h"
 #include "shim/tables/request_overflow.h"
 #include "shim/tables/request_serial.h"
+#include "shim/tables/request_starts.h"
 #include "shim/tables/tables.h"
 
 namespace resil {
 
 uint64_t* request_words;
+SharedRequests shared_requests;
 
 namespace {
 
@@ -39,21 +41,13 @@ struct alignas(kRequestStride * sizeof(uint64_t)) Cookies {
 void copy(uint64_t* to, const uint64_t* from) {
   for (unsigned i = 0; i < kRequestWords; ++i) to[i] = from[i];
 }
+void clear(uint64_t* words) {
+  for (unsigned i = 0; i < kRequestWords; ++i) words[i] = 0;
+}
 Cookies* cookies;  // by entry: the modules' words, 0: none
 uint32_t* spilled;  // by bucket: live keys that found it full and went on
 uint32_t bucket_count;
 bool concurrent = true;  // until MPI_Init has told otherwise
-
-struct PendingDuplicate {  // MPI_Comm_idup: the communicator exists once the request completes
-  uint64_t derived;
-  void* new_comm;  // null: free
-  uint64_t handle;  // what MPI has put there at once; 0: it does so when the request completes
-  CommInfo* parent;
-  uint64_t site;
-  CallId how;
-};
-PendingDuplicate duplicates[32];
-SpinLock duplicates_lock;
 
 uint32_t home_of(uint64_t key) { return ring::request_home(key, bucket_count); }
 
@@ -68,12 +62,7 @@ void store(T& field, T value) {
   __atomic_store_n(&field, value, __ATOMIC_RELAXED);
 }
 
-uint64_t null_key, empty_key;  // asked of the backend once, in request_table_create
-
-/// A handle that operations which complete at once share: nothing to remember.
-bool is_shared(uint64_t key) {
-  return key == null_key || key == empty_key || key - backend->shared_first < backend->shared_span;
-}
+bool is_shared(uint64_t key) { return shared_request(key); }
 
 /// Of two entries of one key, is `a` the one that is meant by who asks?
 bool better(const ring::Request& a, const ring::Request& b, RequestAsker asker) {
@@ -118,7 +107,7 @@ bool take(uint64_t* place, uint64_t key) {
   return __atomic_compare_exchange_n(place, &free_key, key, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-uint32_t claim(uint64_t key) {
+[[gnu::always_inline]] inline uint32_t claim(uint64_t key) {
   uint32_t home = home_of(key);
   for (uint32_t step = 0; step < kReach; ++step) {
     uint32_t first = ((home + step) & (bucket_count - 1)) * kBucket;
@@ -148,85 +137,9 @@ bool release(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* words) {
 
 uint32_t serial_of(const Event& e) { return request_serial(concurrent ? ticks() : e.time); }
 
-/// As dumps show it.
-constexpr ring::RequestKind kind_of(RequestClass of, bool receives) {
-  switch (of) {
-    case RequestClass::kMessage:
-    case RequestClass::kPersistentMessage:
-    case RequestClass::kExchange:
-    case RequestClass::kPartitioned: return receives ? ring::RequestKind::kReceive : ring::RequestKind::kSend;
-    case RequestClass::kCollective:
-    case RequestClass::kPersistentCollective: return ring::RequestKind::kCollective;
-    case RequestClass::kCommunicator: return ring::RequestKind::kCommunicator;
-    case RequestClass::kRma: return ring::RequestKind::kRma;
-    case RequestClass::kFile: return ring::RequestKind::kIo;
-    case RequestClass::kGeneralized:
-    case RequestClass::kNothing:
-    case RequestClass::kUnknown:
-    case RequestClass::kCount: break;
-  }
-  return ring::RequestKind::kGeneralized;
-}
-
-/// What the call's number alone says about a request; worked out by the compiler.
-struct Starts {
-  uint8_t kind[kCallCount], flags[kCallCount], of[kCallCount];
-  bool carried[kCallCount];
-};
-constexpr Starts kStarts = [] {
-  Starts starts = {};
-  for (unsigned id = 0; id < kCallCount; ++id) {
-    const CallInfo& info = call_info(static_cast<CallId>(id));
-    starts.kind[id] = static_cast<uint8_t>(kind_of(request_class_of(info), info.has(kCallReceives)));
-    starts.flags[id] = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
-                                            (info.attributes & kCallPartitioned ? ring::kPartitioned : 0));
-    starts.of[id] = static_cast<uint8_t>(request_class_of(info));
-    starts.carried[id] = may_be_carried(request_class_of(info));
-  }
-  return starts;
-}();
-
 /// The second level knows no call: the class lies above the flags.
 constexpr unsigned kClassShift = 4;
 static_assert(static_cast<unsigned>(RequestClass::kCount) <= 16 && ring::kPostedLater < 1u << kClassShift);
-
-/// Keeps what the end of an MPI_Comm_idup needs; 0 when there is no room.
-uint64_t keep_duplicate(const Event& e) {
-  SpinGuard guard(duplicates_lock);
-  for (PendingDuplicate& pending : duplicates) {
-    if (pending.new_comm == nullptr) {
-      // MPICH writes the handle in the call itself, and the program may have moved it when the request completes. In a
-      // Fortran call the place is a variable of the binding's, gone by then: what it holds now is what the program
-      // gets.
-      const bool by_binding = e.site != e.return_address;
-      const uint64_t at_once = backend->handle_bytes == 4 || by_binding ? request_handle(e.new_comm, 0) : 0;
-      pending = {e.derived_id, e.new_comm, at_once, e.comm, e.site, e.id};
-      return static_cast<uint64_t>(&pending - duplicates) + 1;
-    }
-  }
-  return 0;
-}
-
-/// Null: an MPI of the standard ABI wrote it in the call, as MPICH does, and the program's variable is gone by now.
-uint64_t written_later(void* place) {
-  return readable(reinterpret_cast<uint64_t>(place)) == Readable::kNo ? backend->comm_null() : request_handle(place, 0);
-}
-
-/// `lost`: freed, or failed, and then nobody knows what the handle is; the communicator is seen once it is used.
-void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
-  PendingDuplicate found;
-  {
-    SpinGuard guard(duplicates_lock);
-    found = duplicates[number - 1];
-    duplicates[number - 1].new_comm = nullptr;
-  }
-  const uint64_t handle = lost                ? backend->comm_null()
-                          : found.handle != 0 ? found.handle
-                                              : written_later(found.new_comm);
-  if (handle == backend->comm_null()) return;
-  object_made_at(MpiObject::kCommunicator, handle, found.how, found.site);
-  comm_register_new(thread, handle, found.derived, found.parent, found.how);
-}
 
 [[gnu::always_inline]] inline void tell(Event& e, int64_t place, uint64_t* words, bool freed) {
   const Hooks& lists = hooks();
@@ -343,10 +256,6 @@ uint64_t* cookies_of(const Found& found) {
   return found.entry != nullptr ? found.entry->cookies : found.index != kNone ? cookies[found.index].word : nullptr;
 }
 
-void clear(uint64_t* words) {
-  for (unsigned i = 0; i < kRequestWords; ++i) words[i] = 0;
-}
-
 uint8_t flags_of(const Event& e) {
   return static_cast<uint8_t>(kStarts.flags[static_cast<unsigned>(e.id)] | (e.untimed != 0 ? ring::kPostedLater : 0));
 }
@@ -370,9 +279,8 @@ size_t saved_bytes(const Event& e) { return static_cast<size_t>(e.request_count)
 }  // namespace
 
 bool request_table_create() {
-  null_key = backend->request_null();
-  empty_key = backend->request_empty();
-  empty_key = empty_key != 0 ? empty_key : null_key;
+  const uint64_t null_key = backend->request_null(), empty_key = backend->request_empty();
+  shared_requests = {null_key, empty_key != 0 ? empty_key : null_key};
   overflow_reset();
   request_serial_prepare();
   bucket_count = runtime.request_count / kBucket;
@@ -392,7 +300,13 @@ uint64_t requests_left(void (*visit)(const ring::Request&, void* context), void*
   return __atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED);
 }
 
-void request_table_threads(bool multiple) { concurrent = multiple; }
+void request_table_threads(bool multiple) {
+  if (concurrent != multiple) forget_types();  // call sites that went the fast path
+  if (multiple) __atomic_store_n(&fast::enabled, false, __ATOMIC_RELAXED);
+  concurrent = multiple;
+}
+
+bool request_table_has_threads() { return concurrent; }
 
 uint64_t* request_cookies(const Thread& thread, uint64_t key) {
   return is_shared(key) ? nullptr : cookies_of(find_any(key, asking(thread)));
@@ -440,6 +354,49 @@ void request_started(Event& e) {
 }
 
 bool request_is_shared(uint64_t key) { return is_shared(key); }
+
+static uint32_t claim_elsewhere(uint64_t key) { return claim(key); }
+
+bool fast::request_started(Call call, CallId id, uint64_t key) {
+  if (is_shared(key)) return true;
+  if (!is_there(call)) [[unlikely]] {
+    __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
+    return true;
+  }
+  uint32_t index = home_of(key) * kBucket;
+  if (load(keys[index]) == 0) [[likely]] {
+    __atomic_store_n(&keys[index], key, __ATOMIC_RELEASE);  // nobody else can be here: take()
+  } else if (index = claim_elsewhere(key); index == kNone) {
+    return false;
+  }
+  clear(cookies[index].word);
+  ring::Record& record = *call.record;
+  record.aux = key;
+  ring::Request& entry = runtime.requests[index];
+  entry.time = record.time;
+  entry.site = record.site;
+  entry.bytes = record.bytes;
+  store(entry.serial, request_serial(record.time));
+  entry.comm = record.comm;
+  entry.peer = record.peer;
+  entry.tag = record.tag;
+  entry.call = static_cast<uint16_t>(id);
+  entry.kind = kStarts.kind[static_cast<unsigned>(id)];
+  static_assert(int{ring::kUntimed} == int{ring::kPostedLater});
+  store(entry.flags, static_cast<uint8_t>(kStarts.flags[static_cast<unsigned>(id)] | (record.flags & ring::kUntimed)));
+  store(entry.trace, call.thread->trace_index);
+  store(entry.cleanup, uint64_t{0});
+  if (const ring::Wait* wait = call.thread->wait; wait != nullptr) [[likely]] {
+    ring::Pending& pending = fast::pending[index];
+    const bool receives = class_of(id) == CallClass::kReceive;
+    pending.peer = wait->peer;
+    pending.ordinal = receives ? wait->receive_ordinal : wait->send_ordinal;
+    pending.mode = static_cast<uint8_t>(call_info(id).mode);
+    pending.both = 0;
+  }
+  __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
+  return true;
+}
 
 RequestClass request_class(const Thread& thread, uint64_t key) {
   if (is_shared(key)) return RequestClass::kNothing;
@@ -563,6 +520,42 @@ bool failed(const Event& e, int64_t i) {
 }
 
 }  // namespace
+
+namespace {
+
+[[gnu::noinline]] void complete_unusual(fast::Call call, CallId id, uint64_t key) {
+  Event e;
+  fast::event_of(e, call, id, 0);
+  if (!is_shared(key)) complete_elsewhere(e, key, 0, false);
+}
+
+/// The modules of the fast path, which are those of one stage, keep this word beside a request.
+constexpr unsigned kFastWord = request_word(Stage::kHang);
+
+/// Below MPI_THREAD_MULTIPLE: in the first place of its bucket, over when it is complete, no module's word beside it.
+[[gnu::always_inline]] inline bool complete_usual(uint64_t key) {
+  const uint32_t first = home_of(key) * kBucket;
+  ring::Request& entry = runtime.requests[first];
+  if (load(keys[first]) != key || load(entry.key) != key || (load(entry.flags) & ring::kPersistent) ||
+      load(entry.cleanup) != 0 || cookies[first].word[kFastWord] != 0) [[unlikely]]
+    return false;
+  store(entry.key, uint64_t{0});
+  __atomic_store_n(&keys[first], 0, __ATOMIC_RELEASE);
+  return true;
+}
+
+}  // namespace
+
+void fast::request_completed(Call call, CallId id, uint64_t key) {
+  if (!complete_usual(key)) [[unlikely]]
+    complete_unusual(call, id, key);
+}
+
+void fast::requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i)
+    if (!complete_usual(handles[i])) [[unlikely]]
+      complete_unusual(call, id, handles[i]);
+}
 
 void request_completed(Event& e) {
   const bool freed = e.id == CallId::kMPI_Request_free;

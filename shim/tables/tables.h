@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/abi/backend.h"
 #include "shim/call/module.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
@@ -33,6 +34,7 @@ bool tables_create();
 bool request_table_create();
 /// Whether several threads may call MPI at the same time; known once MPI_Init has returned.
 void request_table_threads(bool multiple);
+bool request_table_has_threads();
 /// After MPI_Init: MPI_COMM_WORLD and MPI_COMM_SELF.
 void comm_register_predefined();
 
@@ -69,6 +71,16 @@ void comm_forget(CommInfo* info);
 int comm_world_rank(CommInfo& comm, int rank);
 /// Job-wide id of MPI_COMM_WORLD of that world (0, or N for a spawned one).
 uint64_t world_comm_id(int world);
+
+/// Handles that operations share which were complete at once: nothing to remember. Asked of the backend once.
+struct SharedRequests {
+  uint64_t null_key, empty_key;
+};
+extern SharedRequests shared_requests;
+inline bool shared_request(uint64_t key) {
+  return key == shared_requests.null_key || key == shared_requests.empty_key ||
+         key - backend->shared_first < backend->shared_span;
+}
 
 /// Requests. Keys are handle bits.
 void request_started(Event& event);

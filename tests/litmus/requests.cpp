@@ -2,11 +2,13 @@
 //
 // The tables of requests and communicators: threads of a rank look things up while others add and take away, and the
 // helper of the node reads what is pending. What the tables call of the rest of the library stands here.
+#include <cstdlib>
 #include <cstring>
 
 #include "detectors/hang/reader/reader.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
+#include "shim/call/fast_path.h"
 #include "shim/call/flight.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
@@ -24,6 +26,9 @@ void add_note(const char*) {}
 void* scratch_acquire(Thread&, size_t, uint64_t) { return nullptr; }
 void scratch_release(Thread&, void*) {}
 void object_made_at(MpiObject, uint64_t, CallId, uint64_t) {}
+ring::Pending* fast::pending;
+bool fast::enabled;
+void fast::event_of(Event&, Call, CallId, int) { abort(); }  // nothing here goes the fast path
 
 }  // namespace resil
 
@@ -38,7 +43,6 @@ Thread* threads[3];
 Event* events[3];
 ring::TraceBuffer* trace;
 SiteEntry* site;
-ring::CallCounter counter;
 uint64_t traffic[4];
 uint64_t completed_cookies[3];
 hang::Pending* pending;
@@ -158,7 +162,6 @@ void begin_pending() {
   begin_requests(false);
   trace = zeroed<ring::TraceBuffer>();
   site = zeroed<SiteEntry>();
-  site->counter = &counter;
   site->traffic = traffic;
   threads[1]->trace = trace;
   trace->head = trace->calls = kHead;

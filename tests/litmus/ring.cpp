@@ -18,7 +18,6 @@ ring::TraceBuffer* trace;
 Thread* thread;
 SiteEntry* site;
 Event* event;
-ring::CallCounter counter;
 uint64_t traffic[4];
 
 /// As after `head` calls of this thread, each with its number in the words that tests look at.
@@ -29,7 +28,6 @@ void ring_at(uint64_t head) {
   event = zeroed<Event>();
   thread->trace = trace;
   event->thread = thread;
-  site->counter = &counter;
   site->traffic = traffic;
   trace->head = trace->calls = trace->current = head;
   for (uint64_t n = head >= ring::kRecordsPerTrace ? head - ring::kRecordsPerTrace : 0; n < head; ++n) {

@@ -15,7 +15,6 @@
 
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/slots/signature.h"
-#include "detectors/hang/slots/track.h"
 #include "detectors/hang/verdict/format.h"
 #include "shim/model/calls.h"
 

@@ -18,7 +18,6 @@
 #include "detectors/hang/reader/snapshot.h"
 #include "detectors/hang/slots/envelopes.h"
 #include "detectors/hang/slots/signature.h"
-#include "detectors/hang/slots/track.h"
 #include "detectors/hang/slots/writer.h"
 #include "hang_slots.h"
 #include "shim/abi/backend.h"

@@ -25,7 +25,6 @@
 #include <cstdint>
 
 #include "detectors/hang/slots/layout.h"
-#include "detectors/hang/slots/track.h"
 
 namespace resil::hang {
 

@@ -22,6 +22,7 @@
 #include "detectors/hang/reader/watch.h"
 #include "shim/base/clock.h"
 #include "shim/base/helper_thread.h"
+#include "shim/call/fast_path.h"
 #include "shim/call/runtime.h"
 #include "shim/presence/launch.h"
 #include "shim/ring/segment.h"
@@ -213,6 +214,7 @@ void leader_start(const Wiring& given) {
     start_thread();
   } else if (!wiring.alone) {
     __atomic_store_n(&offer_control, found, __ATOMIC_RELEASE);
+    __atomic_store_n(&fast::gate, &found->standby, __ATOMIC_RELEASE);
   }
 }
 
@@ -221,6 +223,7 @@ void leader_offer() {
     return;  // the first one is still on its way out of MPI_Init
   if (!claim_standby()) return;
   __atomic_store_n(&offer_control, nullptr, __ATOMIC_RELEASE);
+  fast::open();
   start_thread();
 }
 

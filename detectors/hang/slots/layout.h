@@ -17,17 +17,40 @@
 #include "shim/model/calls.h"
 #include "shim/ring/device_work.h"
 #include "shim/ring/ring_format.h"
+#include "shim/ring/state_slots.h"
+#include "shim/ring/track.h"
 
 namespace resil::hang {
 
-constexpr uint32_t kWaitedKeys = 64;  ///< requests of one completing call that are kept
+using ring::CheckPoint;
+using ring::Envelope;
+using ring::kAnyType;
+using ring::kEarly;
+using ring::kLevels;
+using ring::kNoType;
+using ring::kProbes;
+using ring::kRecent;
+using ring::kRun;
+using ring::kTrackMarks;
+using ring::kTrackMembers;
+using ring::kTracks;
+using ring::kWaitedKeys;
+using ring::Pending;
+using ring::Probe;
+using ring::roll;
+using ring::Track;
+using ring::track_add;
+using ring::track_begin;
+using ring::track_mark;
+using ring::TrackMark;
+using ring::unroll;
+using ring::Wait;
+using ring::WaitFlag;
+using enum ring::TrackMark;
+using enum ring::WaitFlag;
+
 constexpr uint32_t kEnvelopes = 2048;  ///< a power of two
-constexpr uint32_t kTracks = 128;  ///< communicators whose collectives are compared: indices below in section "comms"
-constexpr uint32_t kRecent = 16;  ///< signatures kept for each
-constexpr uint32_t kEarly = 32;
-constexpr uint32_t kLevels = 16;  ///< of check points: level k holds multiples of 2^k
 constexpr uint32_t kSharedTraces = 8;  ///< threads beyond have no wait of their own: the rank's state is then unknown
-constexpr uint32_t kProbes = 8;  ///< messages that one run of polls asks for
 constexpr uint32_t kOwnThreads = 61;
 constexpr uint32_t kWindows = 64;  ///< windows whose collectives are numbered
 constexpr uint32_t kFiles = 32;  ///< files likewise
@@ -36,7 +59,6 @@ constexpr uint32_t kFreed = 256;  ///< communicators, windows and files freed la
 constexpr uint32_t kSourceLists = 32;  ///< nonblocking vector and neighbourhood collectives whose partners are kept
 constexpr uint32_t kSourceRanks = 31;
 constexpr uint32_t kFreedPlaces = 512;  ///< entries of section "comms" whose last free is known
-constexpr uint64_t kRun = uint64_t{1} << 63;  ///< Wait::instance of a run of polls: with Wait::steps
 constexpr int32_t kOtherTags = -3;  ///< Envelope::tag: all tags of (comm, peer) that found no place of their own
 constexpr int32_t kUnknownRank = -4;  ///< a world rank that cannot be told (another world)
 
@@ -52,93 +74,9 @@ constexpr int32_t kMostTokenTag = 1 << 29;  ///< such tags and higher ones are n
 constexpr int32_t kFirstGroupToken = kFirstLeaderToken - kMostTokenTag;  ///< likewise: MPI_Comm_create_group, to each
                                                                          ///< other member
 
-/// A message that a run of polls asks for with MPI_Iprobe or MPI_Improbe.
-struct Probe {
-  uint64_t comm;  ///< job-wide id
-  int32_t peer;  ///< world rank, kAnySource, kUnknownRank
-  int32_t tag;
-};
-
 /// One rank that a synchronising call waits for: world rank << 32, kSyncStrict when MPI demands that it does (else it
 /// may), and the number of the token, or kSyncExclusive for a lock of that rank's window.
 enum SyncKey : uint32_t { kSyncStrict = 1u << 31, kSyncExclusive = 1 };
-
-/// Bits of Wait::flags.
-enum WaitFlag : uint8_t {
-  kSatisfied = 1,  ///< one of the requests is complete already: a call that waits for any of them returns
-  kTestAll = 2,  ///< a run of polls which is one call of MPI_Testall, again and again
-  kUnjudged = 4,  ///< a run of polls that also asks for something else
-  kEmptyHere = 8,  ///< collectives: this rank receives no data
-  kFromAll = 16,  ///< vector collectives: it receives data from each other rank
-};
-
-/// What the open call of one trace buffer waits for, beyond its flight record. Valid for the call whose
-/// TraceBuffer::current is `instance`, which is stored last and 0 while the rest is written. A run of polls that find
-/// nothing, with nothing else called in between (local queries aside), has one Wait for all of its calls: `instance` is
-/// kRun | `steps`; keys and probes are added to it as the run goes on.
-struct Wait {
-  uint64_t instance;
-  uint32_t count;  ///< completing calls: requests given that can be waited for, at most kWaitedKeys + 1
-  uint32_t kept;  ///< of which are in `keys`; handle bits, compare ring::Request::key
-  int32_t peer;  ///< world rank of destination, source or root; kAnySource, kProcNull, kUnknownRank, kNoPeer
-  int32_t receive_peer;  ///< likewise: source of a call that also receives (MPI_Sendrecv and the like); else kNoPeer
-  int32_t receive_tag;
-  uint32_t send_ordinal;  ///< of this message among those sent with its envelope, from 1; 0: none, or not known
-  uint32_t receive_ordinal;  ///< of this receive among those posted with its envelope, from 1; 0: none, or not known
-  SendMode mode;
-  uint8_t flags;  ///< WaitFlag
-  uint8_t probe_count;  ///< kProbes + 1: there were more
-  uint8_t reserved;
-  uint64_t signature;  ///< collectives: see signature.h
-  uint64_t sequence;  ///< collectives: number on the communicator, see Track
-  uint64_t polls;  ///< completing or probing polls so far that found nothing, over the life of the trace buffer
-  uint64_t steps;  ///< all other calls but local queries, likewise, and polls that found something
-  uint64_t keys[kWaitedKeys];  ///< synchronisation: id of the window or communicator, then `kept` entries SyncKey.
-                               ///< Vector and neighbourhood collectives likewise, for whom data is received from
-  Probe probes[kProbes];
-};
-
-constexpr uint32_t kNoType = 0;  ///< no data yet
-constexpr uint32_t kAnyType = ~0u;  ///< of several types, or of one that goes with any
-
-/// Messages between this rank and one other with one envelope. Receives with MPI_ANY_SOURCE or MPI_ANY_TAG have
-/// envelopes of their own (peer kAnySource, tag kAnyTag); when the status tells what came, that message is counted in
-/// `taken` of the envelope that it had.
-struct Envelope {
-  uint64_t comm;  ///< job-wide id; 0: free. Stored last
-  int32_t peer;  ///< world rank, kAnySource
-  int32_t tag;  ///< kAnyTag, kOtherTags
-  uint64_t sent;  ///< sends started (persistent ones each time)
-  uint64_t posted;  ///< receives started with just this envelope
-  uint64_t taken;  ///< messages of this envelope that wildcard receives or matched probes took, as the program was told
-  uint64_t told;  ///< receives started with just this envelope and told complete; kept for wildcards, else 0
-  struct {
-    uint32_t sent, posted;
-  } types,  ///< type signature of all messages and receives with data; kNoType, kAnyType
-      handles;  ///< the writer's own: lower half of the handle of the last datatype that `types` knows
-};
-static_assert(sizeof(Envelope) == 64);
-
-/// Beside the entry of the same index in section "requests".
-struct Pending {
-  int32_t peer;  ///< world rank (collectives: of the root), kAnySource, kUnknownRank, kNoPeer
-  uint32_t ordinal;  ///< point-to-point: among those of its envelope, from 1; collectives: the bytes of the signature
-  uint8_t mode;  ///< SendMode; collectives: the operator of the signature
-  uint8_t flags;  ///< WaitFlag
-  uint8_t both;  ///< MPI_Isendrecv and the like: also a receive, see `sequence`
-  uint8_t sources;  ///< collectives: place in Section::sources + 1; 0: none
-  int32_t receive_tag;  ///< of those. Persistent collectives: number of the call that made it; 0: cannot be told.
-                        ///< Persistent messages: type signature of the data, see Envelope::types
-  uint64_t
-      sequence;  ///< collectives: number on the communicator; persistent ones: starts so far. `both`: source's world
-  ///< rank << 32 | ordinal
-};
-static_assert(sizeof(Pending) == 24);
-
-struct CheckPoint {
-  uint64_t sequence;  ///< 0: none yet
-  uint64_t rolling;  ///< hash of the signatures 1..sequence
-};
 
 /// A persistent collective, by the communicator and the number there of the call that made it. Ranks may start theirs
 /// in any order (MPI 4.0, 6.13), so that the n-th start of one matches the n-th start of the same one and nothing else:
@@ -146,23 +84,6 @@ struct CheckPoint {
 constexpr uint64_t persistent_comm(uint64_t comm, uint64_t number) {
   return hash_combine(hash_combine(0x70657273697374, comm), number);
 }
-
-/// One communicator's collectives, in their order: blocking and nonblocking ones when they are called, persistent ones
-/// when they are made, never when they are started; and whatever else is collective over it (communicators, windows and
-/// files made from it, MPI_Comm_free; MPI_Finalize on MPI_COMM_WORLD). Their number is ring::Comm::ordered, also for
-/// communicators without a track. In use when `comm` equals the id in section "comms" at the same index. `recent` and
-/// `points` hold signatures, see signature.h.
-struct Track {
-  uint64_t comm;
-  uint64_t sequence;  ///< of the last signature; stored after it
-  uint64_t rolling;
-  uint64_t shape;  ///< bits 0-23 members of the communicator, 24-31 marks, 32-63 how often the track was begun: track.h
-  uint64_t recent[kRecent];  ///< signature of collective n at n % kRecent
-  uint32_t types[kRecent];  ///< type signature of its data where all ranks must have the same; 0: goes with any
-  CheckPoint points[kLevels][2];  ///< the last two multiples of 2^level: n at [level][(n >> level) & 1]
-  uint64_t early[kEarly];  ///< hash of the signatures 1..2^k: never overwritten, so that what happened before
-                           ///< anybody looked is known to a factor of two
-};
 
 /// A window or a file: its collectives have an order of their own. The first kWindows, kFiles at a time.
 struct WindowSlot {

@@ -4,7 +4,6 @@
 // on one communicator are ordered by the program, so there is one writer.
 
 #include "detectors/hang/slots/signature.h"
-#include "detectors/hang/slots/track.h"
 #include "detectors/hang/slots/writer_internal.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/type_maps.h"

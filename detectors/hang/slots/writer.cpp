@@ -16,6 +16,7 @@
 #include "shim/base/task_list.h"
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
+#include "shim/call/fast_path.h"
 #include "shim/call/runtime.h"
 #include "shim/ring/segment.h"
 
@@ -207,7 +208,7 @@ void enter_make(Event& e) { begin(e).peer = world_of(e.comm, e.peer); }
 void enter_wait(Event& e) {
   Wait& wait = begin(e);
   keep_keys(e, wait);
-  if (__atomic_load_n(&writer.wild_requests, __ATOMIC_RELAXED) != 0) [[unlikely]]
+  if (__atomic_load_n(&fast::statuses_wanted, __ATOMIC_RELAXED) != 0) [[unlikely]]
     give_statuses(e);
   wait_publish(wait, e.record_number);
 }
@@ -536,6 +537,8 @@ bool writer_start() {
   threads_before_count =
       list_threads(0, threads_before, sizeof(threads_before) / sizeof(threads_before[0]), scratch, sizeof(scratch));
   writer.section = section;
+  fast::pending = writer.pending;
+  fast::tracks = section->tracks;
   device_work = section->device;
   __atomic_store_n(&helper_thread_told, &own_thread, __ATOMIC_RELEASE);
   for (unsigned id = 0; id < kCallCount; ++id) {
@@ -571,5 +574,54 @@ void writer_thread_start(Thread& thread) {
 
 void writer_enter(Event& e) { enter_of[static_cast<unsigned>(e.id)](e); }
 void writer_leave(Event& e) { leave_of[static_cast<unsigned>(e.id)](e); }
+
+namespace {
+
+/// A message of an envelope of its own, of the type that it last had.
+bool fast_message(Event& e, SiteEntry& site, bool sent) {
+  const int32_t world = partner_of(e.comm, e.peer);
+  if (world < 0) return false;
+  Envelope* envelope = envelope_of(e.comm->ring->id, world, e.tag);
+  if (envelope == nullptr || !counts_exactly(*envelope)) return false;
+  site.envelope = envelope;
+  site.world = world;
+  const uint64_t type = sent ? e.send.type : e.receive.type;
+  return (sent ? envelope->handles.sent : envelope->handles.posted) == static_cast<uint32_t>(type);
+}
+
+/// What it must agree on follows from its arguments alone, and its communicator has a track.
+bool fast_collective(Event& e, SiteEntry& site, Kind kind) {
+  const uint32_t index = e.comm->index;
+  if (index >= kTracks || writer.section->tracks[index].comm != e.comm->ring->id) return false;
+  uint8_t flags;
+  site.world = world_of(e.comm, e.peer);
+  site.signature = signature_of(e, kind, slot_of(e), &flags);
+  const ring::MixedSignature mixed = ring::mixed_signature(site.signature);
+  site.mixed = uint64_t{mixed.what} << 32 | mixed.bytes;
+  site.basic_type = common_type(e, kind, site.signature);
+  return flags == 0;
+}
+
+}  // namespace
+
+bool writer_fast(Event& e, SiteEntry& site) {
+  if (writer.section == nullptr) return true;
+  const CallMeaning& meaning = meaning_of(e.id);
+  e.thread->wait = slot_of(e).wait;
+  switch (meaning.role) {
+    case Role::kSend:
+    case Role::kPostSend: return fast_message(e, site, true);
+    case Role::kReceive:
+    case Role::kPostReceive: return fast_message(e, site, false);
+    case Role::kWait:
+    case Role::kTest: return true;
+    case Role::kProbePoll:  // what its slot asks for
+      site.signature = e.comm->ring->id;
+      site.world = world_of(e.comm, e.peer);
+      return true;
+    case Role::kCollective: return fast_collective(e, site, meaning.kind);
+    default: return false;
+  }
+}
 
 }  // namespace resil::hang

@@ -11,6 +11,7 @@
 
 namespace resil {
 struct Event;
+struct SiteEntry;
 struct Thread;
 }
 
@@ -29,6 +30,8 @@ void writer_after_init();
 void writer_thread_start(Thread& thread);
 void writer_enter(Event& event);
 void writer_leave(Event& event);
+/// Module::fast.
+bool writer_fast(Event& event, SiteEntry& site);
 void writer_activated(Event& event, uint64_t* cookie);
 void writer_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
 

@@ -30,7 +30,6 @@ struct Writer {
   uint32_t pending_count;
   uint64_t null_key, empty_key;
   size_t handle_bytes;
-  uint32_t wild_requests;  ///< pending receives whose status must be read
 };
 extern Writer writer;
 

@@ -9,6 +9,7 @@
 #include "detectors/hang/slots/writer.h"
 #include "detectors/hang/slots/writer_internal.h"
 #include "shim/call/dispatch.h"
+#include "shim/call/fast_path.h"
 #include "shim/call/runtime.h"
 
 namespace resil::hang {
@@ -34,9 +35,9 @@ void add(uint64_t& counter, uint64_t value) {
 }
 
 void add_wild(uint32_t value) {
-  if (envelopes.concurrent) __atomic_fetch_add(&writer.wild_requests, value, __ATOMIC_RELAXED);
+  if (envelopes.concurrent) __atomic_fetch_add(&fast::statuses_wanted, value, __ATOMIC_RELAXED);
   else
-    __atomic_store_n(&writer.wild_requests, __atomic_load_n(&writer.wild_requests, __ATOMIC_RELAXED) + value,
+    __atomic_store_n(&fast::statuses_wanted, __atomic_load_n(&fast::statuses_wanted, __ATOMIC_RELAXED) + value,
                      __ATOMIC_RELAXED);
 }
 
@@ -288,7 +289,7 @@ void poll_enter(Event& e, ThreadSlot& slot, Role role) {
   }
   if (role == Role::kTest) {
     add_tested(e, slot, first);
-    if ((e.attributes & kCallCompletes) && __atomic_load_n(&writer.wild_requests, __ATOMIC_RELAXED) != 0)
+    if ((e.attributes & kCallCompletes) && __atomic_load_n(&fast::statuses_wanted, __ATOMIC_RELAXED) != 0)
       give_statuses(e);
   } else if (role == Role::kProbePoll) {
     add_probe(wait, {e.comm != nullptr ? e.comm->ring->id : 0, world_of(e.comm, e.peer), e.tag});

@@ -8,9 +8,36 @@
 // one call that differs changes it (unless its mixed value collides: 2^-32), and the last call can be taken off again.
 #pragma once
 
-#include "detectors/hang/slots/layout.h"
+#include <cstdint>
 
-namespace resil::hang {
+namespace resil::ring {
+
+constexpr uint32_t kTracks = 128;  ///< communicators whose collectives are compared: indices below in section "comms"
+constexpr uint32_t kRecent = 16;  ///< signatures kept for each
+constexpr uint32_t kEarly = 32;
+constexpr uint32_t kLevels = 16;  ///< of check points: level k holds multiples of 2^k
+
+struct CheckPoint {
+  uint64_t sequence;  ///< 0: none yet
+  uint64_t rolling;  ///< hash of the signatures 1..sequence
+};
+
+/// One communicator's collectives, in their order: blocking and nonblocking ones when they are called, persistent ones
+/// when they are made, never when they are started; and whatever else is collective over it (communicators, windows and
+/// files made from it, MPI_Comm_free; MPI_Finalize on MPI_COMM_WORLD). Their number is ring::Comm::ordered, also for
+/// communicators without a track. In use when `comm` equals the id in section "comms" at the same index. `recent` and
+/// `points` hold signatures, see signature.h.
+struct Track {
+  uint64_t comm;
+  uint64_t sequence;  ///< of the last signature; stored after it
+  uint64_t rolling;
+  uint64_t shape;  ///< bits 0-23 members of the communicator, 24-31 marks, 32-63 how often the track was begun: track.h
+  uint64_t recent[kRecent];  ///< signature of collective n at n % kRecent
+  uint32_t types[kRecent];  ///< type signature of its data where all ranks must have the same; 0: goes with any
+  CheckPoint points[kLevels][2];  ///< the last two multiples of 2^level: n at [level][(n >> level) & 1]
+  uint64_t early[kEarly];  ///< hash of the signatures 1..2^k: never overwritten, so that what happened before
+                           ///< anybody looked is known to a factor of two
+};
 
 namespace track_detail {
 
@@ -31,12 +58,24 @@ constexpr uint64_t kWhatMask = (uint64_t{1} << 36) - 1;
 
 }  // namespace track_detail
 
-/// Hash of one more call: four multiplications, no branch.
-constexpr uint64_t roll(uint64_t rolling, uint64_t signature) {
+/// What a call adds to either half: follows from its signature alone.
+struct MixedSignature {
+  uint32_t what, bytes;
+};
+constexpr MixedSignature mixed_signature(uint64_t signature) {
   using namespace track_detail;
-  const uint32_t what = static_cast<uint32_t>(rolling >> 32) * kBaseWhat + mix32(signature & kWhatMask);
-  const uint32_t bytes = static_cast<uint32_t>(rolling) * kBaseBytes + mix32(signature >> 36);
+  return {mix32(signature & kWhatMask), mix32(signature >> 36)};
+}
+
+/// Hash of one more call: two multiplications, no branch.
+constexpr uint64_t roll_mixed(uint64_t rolling, MixedSignature mixed) {
+  using namespace track_detail;
+  const uint32_t what = static_cast<uint32_t>(rolling >> 32) * kBaseWhat + mixed.what;
+  const uint32_t bytes = static_cast<uint32_t>(rolling) * kBaseBytes + mixed.bytes;
   return static_cast<uint64_t>(what) << 32 | bytes;
+}
+constexpr uint64_t roll(uint64_t rolling, uint64_t signature) {
+  return roll_mixed(rolling, mixed_signature(signature));
 }
 
 /// The hash before that call.
@@ -77,12 +116,13 @@ inline void track_mark(Track& track, uint32_t mark) { __atomic_fetch_or(&track.s
 /// Collective number `sequence` of the communicator, on entry to the call. One writer at a time: MPI forbids that two
 /// threads call collectives on one communicator without an order of their own. Every store is a release one, in this
 /// order: who sees any store of call n sees Track::sequence at n - 1 or later.
-inline void track_add(Track& track, uint64_t sequence, uint64_t signature, uint32_t type = 0) {
+[[gnu::always_inline]] inline void track_add_mixed(Track& track, uint64_t sequence, uint64_t signature,
+                                                   MixedSignature mixed, uint32_t type) {
   if (sequence != track.sequence + 1) [[unlikely]] {
     track_mark(track, kTrackGap);
     return;
   }
-  const uint64_t rolling = roll(track.rolling, signature);
+  const uint64_t rolling = roll_mixed(track.rolling, mixed);
   __atomic_store_n(&track.recent[sequence % kRecent], signature, __ATOMIC_RELEASE);
   __atomic_store_n(&track.types[sequence % kRecent], type, __ATOMIC_RELEASE);
   const auto zeros = static_cast<uint32_t>(__builtin_ctzll(sequence));
@@ -96,5 +136,8 @@ inline void track_add(Track& track, uint64_t sequence, uint64_t signature, uint3
   __atomic_store_n(&track.rolling, rolling, __ATOMIC_RELEASE);
   __atomic_store_n(&track.sequence, sequence, __ATOMIC_RELEASE);
 }
+inline void track_add(Track& track, uint64_t sequence, uint64_t signature, uint32_t type = 0) {
+  track_add_mixed(track, sequence, signature, mixed_signature(signature), type);
+}
 
-}  // namespace resil::hang
+}  // namespace resil::ring

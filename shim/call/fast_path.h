@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fast path of the call path: a call that is, from its call site, the same as the last one. Nothing is looked up
+// and no Event is made. What enter(), the modules' hooks and leave() would write is written straight from the call
+// site's entry: the flight record, the counters, the state slot (shim/ring/state_slots.h) and, for a request, its
+// entry.
+//
+// Only while every module with a hook has said so for this call site (Module::fast), which in mode watch is hang
+// detection alone, and below MPI_THREAD_MULTIPLE. Whatever is unusual goes the general way: on the way in by returning
+// false before anything is written, on the way out by an Event made afterwards (`general`).
+//
+// Included into the wrappers, by which each check and store is one of constants. No call is made on the way in, so that
+// the arguments stay in their registers.
+#pragma once
+
+#include <type_traits>
+
+#include "shim/abi/backend.h"
+#include "shim/call/flight.h"
+#include "shim/ring/track.h"
+#include "shim/tables/tables.h"
+
+namespace resil::fast {
+
+/// Calls that read the clock go the general way while the word is 0: a module has something to do in one of the next.
+extern const uint32_t* gate;
+void open();  ///< none has, any more
+/// Whether any call site may be open: a module that has no Module::fast, or threads, close them all.
+extern bool enabled;
+/// Pending requests whose status a module must read when they complete.
+extern uint32_t statuses_wanted;
+/// Beside the entry of the same index in section "requests"; null: nobody wants it.
+extern ring::Pending* pending;
+/// By index of the communicator in section "comms", of those below kTracks.
+extern ring::Track* tracks;
+
+/// A call that is under way. Not its call site: calls from inside MPI may take that place of the table meanwhile.
+struct Call {
+  Thread* thread;
+  ring::Record* record;  ///< number `current` of the thread's trace buffer, again once calls from inside are over
+};
+inline bool is_there(Call call) {  ///< else callbacks' calls overwrote the record
+  const ring::TraceBuffer& trace = *call.thread->trace;
+  return trace.head - trace.current < ring::kRecordsPerTrace;
+}
+
+constexpr bool is_message(CallId id) {
+  const CallInfo& info = call_info(id);
+  return (info.call_class == CallClass::kSend || info.call_class == CallClass::kReceive) &&
+         info.initiation != Initiation::kPersistent && !info.has(kCallLargeCount);
+}
+constexpr bool is_wait(CallId id) {
+  const CallInfo& info = call_info(id);
+  return info.call_class == CallClass::kCompletion && info.has(kCallBlocking) &&
+         (info.completion == Completion::kOne || info.completion == Completion::kAll);
+}
+/// Those whose signature follows from count, type, root, operator and communicator.
+constexpr bool is_collective(CallId id) {
+  const CallInfo& info = call_info(id);
+  return info.call_class == CallClass::kCollective && info.initiation == Initiation::kBlocking &&
+         (!has_bytes(info) || info.has(kCallHasData)) && !is_neighborhood(info.collective) &&
+         !info.has(kCallLargeCount);
+}
+/// MPI_Test and MPI_Iprobe.
+constexpr bool is_poll(CallId id) {
+  const CallInfo& info = call_info(id);
+  return info.has(kCallPoll) && ((info.call_class == CallClass::kCompletion && info.completion == Completion::kOne) ||
+                                 info.call_class == CallClass::kProbe);
+}
+constexpr bool may_be_fast(CallId id) { return is_message(id) || is_wait(id) || is_collective(id) || is_poll(id); }
+
+/// After a call that went the general way: whether the next equal one from there may go the fast path.
+void prepare(Event& e, SiteEntry& site);
+
+/// The Event of a call that has come back, without its requests.
+void event_of(Event& e, Call call, CallId id, int result);
+/// The way out of a call of which something is unusual, by the Event that it would have had.
+void general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,
+             int flag = 1);
+
+/// Of a nonblocking message: its request is pending. False: found no place.
+bool request_started(Call call, CallId id, uint64_t key);
+/// Of a call that has completed it, or these: handles that operations do not share.
+void request_completed(Call call, CallId id, uint64_t key);
+void requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count);
+
+/// The call site's entry if the last call from it was this function's and may go the fast path; else null.
+template <CallId id>
+[[gnu::always_inline]] inline SiteEntry* repeated(Thread* thread, uint64_t return_address, uint64_t frame) {
+  if (thread == nullptr || thread->depth != 0) [[unlikely]]
+    return nullptr;
+  SiteEntry* site = &thread->sites[site_place(return_address)];
+  asm("" : "+r"(site));  // one register, not an index worked out again at each use
+  if (site->id != (static_cast<uint16_t>(id) | kFast) || site->return_address != return_address ||
+      site->generation != handle_generation.load(std::memory_order_relaxed))
+    return nullptr;
+  if (site->special) [[unlikely]] {
+    uint64_t caller = return_address;
+    if (site->offset != 0) {
+      if (site->offset == kNoPlace) return nullptr;
+      caller = *reinterpret_cast<const uint64_t*>(frame + site->offset);
+      if (caller - site->module_start >= site->module_bytes) return nullptr;
+    }
+    if (caller + site->shift != site->site) return nullptr;
+  }
+  return site;
+}
+
+struct Stamp {
+  uint64_t time;
+  uint8_t untimed;
+};
+
+/// As flight::stamp. False: a gap that has to be settled, or a module wants this call.
+template <CallId id>
+[[gnu::always_inline]] inline bool stamp(Thread& thread, Stamp& stamp) {
+  stamp = {thread.last_time, ring::kUntimed};
+  if ((is_poll(id) || thread.timing[static_cast<unsigned>(id)].until_timed != 0) && thread.unstamped != 0) [[likely]] {
+    --thread.unstamped;
+    return true;
+  }
+  const uint64_t now = ticks(), gap = now - stamp.time;
+  if ((gap > flight::gap_ticks && thread.open_timing != nullptr) || __atomic_load_n(gate, __ATOMIC_RELAXED) == 0)
+      [[unlikely]]
+    return false;
+  thread.unstamped = gap < flight::tight_ticks ? flight::kUnstamped : 0;
+  thread.open_timing = nullptr;
+  thread.last_time = now;
+  stamp = {now, 0};
+  return true;
+}
+
+/// As flight::enter; the record's number.
+template <CallId id>
+[[gnu::always_inline]] inline uint64_t record(Call& call, Thread* thread, SiteEntry* site, uint64_t frame,
+                                              const Stamp& stamp) {
+  ring::TraceBuffer& trace = *thread->trace;
+  thread->depth = 1;
+  thread->outer_frame = frame;
+  ring::CallCounter& counter = trace.counters[static_cast<unsigned>(id)];
+  counter.count += 1;
+  if constexpr ((call_info(id).attributes & kCallHasData) != 0) counter.bytes += site->record.bytes;
+  if constexpr (is_message(id)) {
+    site->traffic[0] += 1;
+    site->traffic[1] += site->record.bytes;
+  }
+  const uint64_t calls = trace.calls + 1, head = trace.head;
+  trace.calls = calls;
+  ring::Record* place = flight::place_for_next(trace, head);
+  asm("" : "+r"(place));
+  *place = site->record;
+  place->time = stamp.time;
+  place->sequence = calls;
+  place->flags = static_cast<uint8_t>(site->record.flags | stamp.untimed);
+  call = {thread, place};
+  const uint64_t number = head + 1;
+  __atomic_store_n(&trace.current, number, __ATOMIC_RELEASE);
+  __atomic_store_n(&trace.head, number, __ATOMIC_RELEASE);
+  return number;
+}
+
+/// No reader takes the slot for that of a call while it is written.
+[[gnu::always_inline]] inline void slot_begin(ring::Wait& wait) {
+  __atomic_store_n(&wait.steps, wait.steps + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&wait.instance, 0, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+[[gnu::always_inline]] inline void slot_publish(ring::Wait& wait, uint64_t number) {
+  __atomic_store_n(&wait.instance, number, __ATOMIC_RELEASE);
+}
+
+/// As flight::leave, and the end of leave().
+template <CallId id>
+[[gnu::always_inline]] inline void leave(Call call) {
+  Thread& thread = *call.thread;
+  ring::TraceBuffer& trace = *thread.trace;
+  if (is_there(call)) [[likely]] {
+    Timing& timing = thread.timing[static_cast<unsigned>(id)];
+    if (timing.until_timed == 0) [[unlikely]] {
+      flight::account(thread, *call.record, timing, id);
+    } else {
+      --timing.until_timed;
+      ++timing.untimed;
+      if constexpr ((call_info(id).attributes & kCallBlocking) != 0) thread.open_timing = &timing;
+    }
+    __atomic_store_n(&call.record->state, static_cast<uint8_t>(ring::RecordState::kDone), __ATOMIC_RELEASE);
+  }
+  __atomic_store_n(&trace.current, 0, __ATOMIC_RELEASE);
+  thread.depth = 0;
+}
+
+/// Host memory, as far as the dormant module cares (dispatch.h, notice).
+[[gnu::always_inline]] inline bool is_host(const Thread& thread, const void* buffer) {
+  return thread.host_ranges.all() ||
+         reinterpret_cast<uintptr_t>(buffer) - thread.host_ranges.low < thread.host_ranges.bytes;
+}
+
+// --- Messages -------------------------------------------------------------------------------------------------------
+
+template <CallId id>
+[[gnu::always_inline]] inline bool message(Call& call, uint64_t return_address, uint64_t frame, const void* buffer,
+                                           int64_t count, uint64_t type, int peer, int tag, uint64_t comm) {
+  constexpr bool kReceives = call_info(id).call_class == CallClass::kReceive;
+  Thread* thread = current_thread;
+  SiteEntry* site = repeated<id>(thread, return_address, frame);
+  if (site == nullptr) return false;
+  if (site->comm_handle != comm || site->peer != peer || site->tag != tag || site->count != count ||
+      site->type != type || !is_host(*thread, buffer)) [[unlikely]]
+    return false;
+  ring::Wait* wait = thread->wait;
+  ring::Envelope* envelope = site->envelope;
+  if (wait != nullptr) [[likely]] {
+    const uint32_t& last = kReceives ? envelope->handles.posted : envelope->handles.sent;
+    if (__atomic_load_n(&last, __ATOMIC_RELAXED) != static_cast<uint32_t>(type)) [[unlikely]]
+      return false;
+  }
+  Stamp time;
+  if (!stamp<id>(*thread, time)) [[unlikely]]
+    return false;
+  const uint64_t record_number = record<id>(call, thread, site, frame, time);
+  if (wait == nullptr) [[unlikely]]
+    return true;
+  slot_begin(*wait);
+  uint64_t& counter = kReceives ? envelope->posted : envelope->sent;
+  const uint64_t number = counter + 1;
+  __atomic_store_n(&counter, number, __ATOMIC_RELAXED);
+  wait->peer = site->world;
+  (kReceives ? wait->receive_ordinal : wait->send_ordinal) = static_cast<uint32_t>(number);
+  if constexpr ((call_info(id).attributes & kCallStarts) == 0) {
+    if constexpr (!kReceives) wait->mode = call_info(id).mode;
+    slot_publish(*wait, record_number);
+  }
+  return true;
+}
+
+template <CallId id>
+[[gnu::always_inline]] inline void message_done(Call call, int result) {
+  if (result != 0) [[unlikely]]
+    return general(call, id, result, nullptr, nullptr, 0, nullptr);
+  leave<id>(call);
+}
+
+template <class Handle>
+[[gnu::always_inline]] inline uint64_t key_of(Handle handle) {
+  if constexpr (std::is_pointer_v<Handle>) return reinterpret_cast<uint64_t>(handle);
+  else return static_cast<uint32_t>(handle);
+}
+
+/// `request`: where the call has stored the handle.
+template <CallId id, class Handle>
+[[gnu::always_inline]] inline void message_started(Call call, int result, Handle* request) {
+  if (result != 0 || !request_started(call, id, key_of(*request))) [[unlikely]]
+    return general(call, id, result, request, nullptr, 1, nullptr);
+  leave<id>(call);
+}
+
+// --- Waits ----------------------------------------------------------------------------------------------------------
+
+/// `saved`: room for the handles of any call that goes this way.
+template <CallId id, class Handle>
+[[gnu::always_inline]] inline bool wait(Call& call, uint64_t return_address, uint64_t frame, const Handle* requests,
+                                        int64_t count, Handle* saved) {
+  constexpr bool kOne = call_info(id).completion == Completion::kOne;
+  Thread* thread = current_thread;
+  SiteEntry* site = repeated<id>(thread, return_address, frame);
+  if (site == nullptr) return false;
+  if (static_cast<uint64_t>(count) > ring::kWaitedKeys || __atomic_load_n(&statuses_wanted, __ATOMIC_RELAXED) != 0)
+      [[unlikely]]
+    return false;
+  Stamp time;
+  if (!stamp<id>(*thread, time)) [[unlikely]]
+    return false;
+  const uint64_t record_number = record<id>(call, thread, site, frame, time);
+  call.record->aux = static_cast<uint64_t>(count);
+  ring::Wait* wait = thread->wait;
+  if constexpr (kOne) {
+    const uint64_t key = key_of(saved[0] = requests[0]);
+    const bool shared = shared_request(key);
+    if (wait == nullptr) [[unlikely]]
+      return true;
+    slot_begin(*wait);
+    wait->keys[0] = key;
+    wait->count = wait->kept = !shared;
+    wait->flags = shared && key != shared_requests.null_key ? ring::kSatisfied : 0;
+  } else {
+    if (wait == nullptr) [[unlikely]] {
+      for (int64_t i = 0; i < count; ++i) saved[i] = requests[i];
+      return true;
+    }
+    slot_begin(*wait);
+    uint32_t kept = 0;
+    uint8_t flags = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t key = key_of(saved[i] = requests[i]);
+      if (!shared_request(key)) [[likely]] {
+        wait->keys[kept++] = key;
+      } else if (key != shared_requests.null_key) {
+        flags = ring::kSatisfied;
+      }
+    }
+    wait->count = wait->kept = kept;
+    wait->flags = flags;
+  }
+  slot_publish(*wait, record_number);
+  return true;
+}
+
+template <CallId id, class Handle>
+[[gnu::always_inline]] inline void waited(Call call, int result, Handle* requests, int64_t count, Handle* saved,
+                                          void* statuses) {
+  if (result != 0) [[unlikely]]
+    return general(call, id, result, requests, saved, count, statuses);
+  if constexpr (call_info(id).completion == Completion::kOne) {
+    if (const uint64_t key = key_of(saved[0]); !shared_request(key)) [[likely]]
+      request_completed(call, id, key);
+  } else {
+    const ring::Wait* wait = call.thread->wait;
+    if (wait != nullptr && wait->instance == call.thread->trace->current) [[likely]] {
+      requests_completed(call, id, wait->keys, wait->kept);
+    } else {  // no slot, or callbacks' calls have used it
+      for (int64_t i = 0; i < count; ++i)
+        if (const uint64_t key = key_of(saved[i]); !shared_request(key)) request_completed(call, id, key);
+    }
+  }
+  leave<id>(call);
+}
+
+// --- Collectives ----------------------------------------------------------------------------------------------------
+
+template <CallId id>
+[[gnu::always_inline]] inline bool collective(Call& call, uint64_t return_address, uint64_t frame, const void* sent,
+                                              const void* received, int64_t count, uint64_t type, int root, uint64_t op,
+                                              uint64_t comm) {
+  Thread* thread = current_thread;
+  SiteEntry* site = repeated<id>(thread, return_address, frame);
+  if (site == nullptr) return false;
+  constexpr CallInfo info = call_info(id);
+  if (site->comm_handle != comm) [[unlikely]]
+    return false;
+  if constexpr (has_root(info.collective))
+    if (site->peer != root) [[unlikely]]
+      return false;
+  if constexpr (is_reduction(info.collective))
+    if (site->op != op) [[unlikely]]
+      return false;
+  if constexpr (moves_data(info.collective))
+    if (site->count != count || site->type != type || !is_host(*thread, sent) || !is_host(*thread, received))
+        [[unlikely]]
+      return false;
+  Stamp time;
+  if (!stamp<id>(*thread, time)) [[unlikely]]
+    return false;
+  const uint64_t record_number = record<id>(call, thread, site, frame, time);
+  ring::Comm& shown = *site->comm->ring;
+  call.record->sequence = ++shown.collectives;
+  shown.last_collective = static_cast<uint16_t>(id);
+  ring::Wait* wait = thread->wait;
+  if (wait == nullptr) [[unlikely]]
+    return true;
+  slot_begin(*wait);
+  wait->peer = site->world;
+  wait->signature = site->signature;
+  wait->flags = 0;
+  const uint64_t number = shown.ordered + 1;
+  __atomic_store_n(&shown.ordered, number, __ATOMIC_RELAXED);
+  wait->sequence = number;
+  ring::track_add_mixed(tracks[site->comm->index], number, site->signature,
+                        {static_cast<uint32_t>(site->mixed >> 32), static_cast<uint32_t>(site->mixed)},
+                        site->basic_type);
+  slot_publish(*wait, record_number);
+  return true;
+}
+
+// --- Polls ----------------------------------------------------------------------------------------------------------
+
+/// The next of the failing polls that the newest record stands for?
+[[gnu::always_inline]] inline bool goes_on(const ring::Record& last, const ring::Record& made) {
+  return (last.flags & ring::kFolded) && last.call == made.call && last.site == made.site && last.comm == made.comm &&
+         last.peer == made.peer && last.tag == made.tag;
+}
+
+/// `key`: MPI_Test's. `peer`, `tag`: as Events have them.
+template <CallId id>
+[[gnu::always_inline]] inline bool poll(Call& call, uint64_t return_address, uint64_t frame, uint64_t key, int peer,
+                                        int tag, uint64_t comm) {
+  constexpr bool kTests = call_info(id).call_class == CallClass::kCompletion;
+  Thread* thread = current_thread;
+  SiteEntry* site = repeated<id>(thread, return_address, frame);
+  if (site == nullptr) return false;
+  if constexpr (kTests) {
+    if (shared_request(key) || __atomic_load_n(&statuses_wanted, __ATOMIC_RELAXED) != 0) [[unlikely]]
+      return false;
+  } else if (site->comm_handle != comm || site->peer != peer || site->tag != tag) [[unlikely]] {
+    return false;
+  }
+  ring::TraceBuffer& trace = *thread->trace;
+  ring::Wait* wait = thread->wait;
+  const uint64_t head = trace.head, run = wait != nullptr ? ring::kRun | wait->steps : 0;
+  ring::Record& last = trace.records[(head - 1) % ring::kRecordsPerTrace];  // of a new trace buffer: zeros
+  const bool on = goes_on(last, site->record);
+  if (wait != nullptr) [[likely]] {
+    if ((wait->instance == run) != on) [[unlikely]]
+      return false;
+    // A run that asks for just this.
+    const ring::Probe& asked = wait->probes[0];
+    if (on && (kTests ? wait->kept != 1 || wait->keys[0] != key || wait->probe_count != 0 || wait->flags != 0
+                      : wait->kept != 0 || wait->probe_count != 1 || asked.comm != site->signature ||
+                            asked.peer != site->world || asked.tag != tag || wait->flags != 0)) [[unlikely]]
+      return false;
+  }
+  if (on) [[likely]] {
+    if (__atomic_load_n(gate, __ATOMIC_RELAXED) == 0) [[unlikely]]
+      return false;
+    thread->depth = 1;
+    thread->outer_frame = frame;
+    ++trace.calls;
+    ++trace.counters[static_cast<unsigned>(id)].count;
+    __atomic_store_n(&last.state, static_cast<uint8_t>(ring::RecordState::kOpen), __ATOMIC_RELEASE);
+    call = {thread, &last};
+    __atomic_store_n(&trace.current, head, __ATOMIC_RELEASE);
+    return true;
+  }
+  Stamp time;
+  if (!stamp<id>(*thread, time)) [[unlikely]]
+    return false;
+  record<id>(call, thread, site, frame, time);
+  if constexpr (kTests) call.record->aux = 1;
+  if (wait == nullptr) [[unlikely]]
+    return true;
+  __atomic_store_n(&wait->instance, 0, __ATOMIC_RELAXED);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  wait->flags = 0;
+  wait->count = wait->kept = kTests;
+  wait->probe_count = !kTests;
+  if constexpr (kTests) wait->keys[0] = key;
+  else wait->probes[0] = {site->signature, site->world, tag};
+  slot_publish(*wait, run);
+  return true;
+}
+
+/// `key`: what the program's handle was.
+template <CallId id, class Handle>
+[[gnu::always_inline]] inline void polled(Call call, int result, int flag, Handle* request, Handle saved,
+                                          void* statuses) {
+  constexpr int64_t kCount = call_info(id).call_class == CallClass::kCompletion;
+  if (result != 0 || !is_there(call)) [[unlikely]]
+    return general(call, id, result, request, &saved, kCount, statuses, flag);
+  Thread& thread = *call.thread;
+  ring::Record& record = *call.record;
+  ring::Wait* wait = thread.wait;
+  if (flag != 0) {
+    if constexpr (kCount == 1) request_completed(call, id, key_of(saved));
+    if (wait != nullptr) [[likely]]
+      __atomic_store_n(&wait->steps, wait->steps + 1, __ATOMIC_RELAXED);
+  } else if (wait != nullptr) [[likely]] {
+    __atomic_store_n(&wait->polls, wait->polls + 1, __ATOMIC_RELAXED);
+  }
+  __atomic_store_n(&record.state, static_cast<uint8_t>(ring::RecordState::kDone), __ATOMIC_RELEASE);
+  if (flag != 0) {
+    if (record.flags & ring::kFolded) flight::end_run(thread, record, kCount);
+  } else if (record.flags & ring::kFolded) {
+    ++record.repeat;
+  } else {
+    record.flags |= ring::kFolded;
+  }
+  __atomic_store_n(&thread.trace->current, 0, __ATOMIC_RELEASE);
+  thread.depth = 0;
+}
+
+}  // namespace resil::fast

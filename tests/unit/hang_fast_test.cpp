@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fast path of the call path (shim/call/fast_path.h) against the general one: the same calls, drawn at random, must
+// leave the same ring file, whichever way each of them goes.
+#include "hang_fast.h"
+
+using namespace fast_test;
+
+TEST_CASE("fast path: calls leave in the ring file what the general way leaves") {
+  for (const uint32_t seed : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u}) {
+    const int steps = 300 << seed / 2, failing = seed % 2 == 0 ? 40 : 1 << 30;
+    std::string general, straight;
+    {
+      Program program(false);
+      program.run(seed, steps, failing);
+      general = program.shown();
+    }
+    uint64_t by_fast_path = 0;
+    {
+      Program program(true);
+      program.run(seed, steps, failing);
+      straight = program.shown();
+      by_fast_path = program.by_fast_path;
+    }
+    INFO("seed " << seed << ", " << by_fast_path << " of " << steps << " by the fast path");
+    CHECK(by_fast_path > static_cast<uint64_t>(steps) / 5);
+    CHECK(general == straight);
+  }
+}
+
+TEST_CASE("fast path: what a call has in its state slot while it is open") {
+  Program program(true);
+  const auto send = [&] { program.message<CallId::kMPI_Ssend>(0x2000, 1, 7, 4, fake::kDouble, fake::kCommWorld, 0); };
+  send();
+  send();
+  REQUIRE(program.by_fast_path == 1);
+  fast::Call call = {};
+  REQUIRE(fast::message<CallId::kMPI_Ssend>(call, 0x2000, kFrame, nullptr, 4, fake::kDouble, 1, 7, fake::kCommWorld));
+  State state;
+  program.slots.read(state);
+  REQUIRE(state.head().part_count == 1);
+  CHECK(state.part().needed == 3);  // messages of this envelope that the other side must have received
+  fast::message_done<CallId::kMPI_Ssend>(call, 0);
+  program.slots.read(state);
+  CHECK(state.head().part_count == 0);
+}
+
+TEST_CASE("fast path: closed with threads, for wildcards, after a change and while a module wants the next call") {
+  Program program(true);
+  const auto send = [&](int count = 4, int tag = 7) {
+    const uint64_t before = program.by_fast_path;
+    program.message<CallId::kMPI_Send>(0x2000, 1, tag, count, fake::kDouble, fake::kCommWorld, 0);
+    return program.by_fast_path != before;
+  };
+  CHECK(!send());
+  CHECK(send());
+  CHECK(!send(5));  // another envelope, looked up
+  CHECK(send(5));
+  forget_types();
+  CHECK(!send(5));
+  CHECK(send(5));
+  request_table_threads(true);
+  CHECK(!send(5));
+  CHECK(!send(5));
+  request_table_threads(false);
+  CHECK(!send(5));
+  CHECK(send(5));
+  // Where the clock is read, it is asked whether a module wants the call.
+  const uint32_t wanted = 0;
+  fast::gate = &wanted;
+  int general = 0;
+  for (int i = 0; i < 16; ++i) general += !send(5);
+  CHECK(general >= 1);
+  fast::open();
+  CHECK(send(5));
+  // A wildcard's site stays with the general way.
+  for (int i = 0; i < 3; ++i) {
+    fast::Call call = {};
+    CHECK(!fast::message<CallId::kMPI_Recv>(call, 0x3000, kFrame, nullptr, 4, fake::kDouble, 1, ring::kAnyTag,
+                                            fake::kCommWorld));
+    OpenMpiStatus status = {1, 7, 0, 0, 32};
+    Event e = program.slots.make(CallId::kMPI_Recv, 1, ring::kAnyTag, 4);
+    e.return_address = 0x3000;
+    e.statuses = e.given_statuses = &status;
+    REQUIRE(fake::call(e));
+  }
+}
