@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 from harness import gpu  # noqa: E402
 from harness import mpi as jobs  # noqa: E402
 from harness import patience, transparent  # noqa: E402
-from harness.main import LeftOut, run_checks, shared  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
 
 # Without errors and freed requests, after which not all can be checked.
 SAFE = ("modes", "derived", "exchanges", "probes", "sets", "order", "head_on", "completions", "itself")
@@ -182,7 +182,7 @@ def main(build, mpi, rounds="15"):
         assert re.search(told_of, told) and end.returncode == 0, told[-3000:] + end.text()
         return re.search(told_of, told).group()
 
-    return run_checks(shared([
+    return run_checks([
                        ("a copy that does not end", lambda: late("report")),
                        ("a copy that does not end, RESIL_HANG=off", lambda: late("off")),
                        ("messages in chunks", lambda: cut("chunked", RESIL_STAGE_PEER="0")),
@@ -199,7 +199,7 @@ def main(build, mpi, rounds="15"):
                        ("beside errors of another thread", lambda: mixed("errors")),
                        ("beside errors of another thread, checked", lambda: mixed("errors", RESIL_MODE="checksum")),
                        ("every part", everything), ("every message checked", checked), ("exchanges, strict", strict), ("slow copies", slow),
-                       ("no pinned memory left", crowded), ("context destroyed under way", gone)], mpi))
+                       ("no pinned memory left", crowded), ("context destroyed under way", gone)])
 
 
 if __name__ == "__main__":

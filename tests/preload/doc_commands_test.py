@@ -17,7 +17,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import inline_commands, launch_lines, mpi as jobs, patience, shown  # noqa: E402
-from harness.main import LeftOut, run_checks  # noqa: E402
+from harness.main import LeftOut, Long, run_checks  # noqa: E402
 
 
 class Place:
@@ -246,7 +246,8 @@ def main(*names):
     pages = [page for page in launch_lines.pages() + launch_lines.reference_pages() if launch_lines.parts(page)
              and (not names or os.path.basename(page) in names)]
     assert names or len(pages) > 18, pages
-    return run_checks([(os.path.basename(page), page_runs(page)) for page in pages] + [
+    reference = launch_lines.reference_pages()
+    return run_checks([(os.path.basename(page), Long(page_runs(page)) if page in reference else page_runs(page)) for page in pages] + [
         ("commands within sentences", within_sentences), ("commands within sentences that are whole", lines_within_sentences),
         ("the picture of a terminal", picture_of_a_terminal), ("mistakes are seen", mistakes_are_seen), ("left to .ci/run", ci_runs_them),
         ("left to other tests", left_out)], side_by_side=2)

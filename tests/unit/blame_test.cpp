@@ -443,7 +443,7 @@ TEST_CASE("blame: the report counts verdicts") {
   CHECK(contains(text, "\"systemic\": false"));
 }
 
-TEST_CASE("blame: several threads announce, complete, receive and ask at the same time") {
+TEST_CASE("blame: several threads announce, complete, receive and ask at the same time", "[threads]") {
   Job job(true, true);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)

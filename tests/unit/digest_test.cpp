@@ -188,7 +188,7 @@ TEST_CASE("helpers only where cores are clearly free") {
   CHECK(resil::helper_count(8, 1 << 30, 1 << 30) == 0);
 }
 
-TEST_CASE("helpers change no value") {
+TEST_CASE("helpers change no value", "[threads]") {
   const size_t bytes = resil::kDigestLarge + 3 * kDigestLeaf + 77;
   std::vector<char> data = noise(bytes, 6);
   const uint64_t alone = digest(data.data(), bytes);
@@ -234,7 +234,7 @@ TEST_CASE("a digest returns only when the last helper has done its chunk") {
   CHECK(helper_claims > 0);
 }
 
-TEST_CASE("many threads digest large buffers at the same time") {
+TEST_CASE("many threads digest large buffers at the same time", "[threads]") {
   Helpers helpers(2);
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};

@@ -274,7 +274,7 @@ TEST_CASE("what is marked is left out") {
   }
 }
 
-TEST_CASE("a writer at full speed never shows a wrong point") {
+TEST_CASE("a writer at full speed never shows a wrong point", "[threads]") {
   constexpr uint64_t kCalls = 1 << 18;
   std::vector<uint64_t> rolling[2], signatures[2];
   std::mt19937_64 random(3);

@@ -152,7 +152,7 @@ TEST_CASE("record: matches are found by ordinal, whatever the order of completio
   recording.close();
 }
 
-TEST_CASE("record: every thread has its stream") {
+TEST_CASE("record: every thread has its stream", "[threads]") {
   constexpr int kThreads = 6, kRounds = 3;
   Directory directory;
   Identity mine;

@@ -431,7 +431,7 @@ TEST_CASE("a handle that takes no attribute has no map") {
   CHECK(f.map(type) != nullptr);
 }
 
-TEST_CASE("threads that meet a type at the same time") {
+TEST_CASE("threads that meet a type at the same time", "[threads]") {
   Fixture f;
   for (int round = 0; round < 50; ++round) {
     std::vector<uint64_t> handles;
