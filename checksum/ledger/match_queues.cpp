@@ -29,7 +29,6 @@ Queue* spare_queues;
 uint32_t spare_count, queues_made;
 
 constexpr uint32_t kNone = 0;  // node 0 is unused
-constexpr uint32_t kNodesAtOnce = 8192;  // 512 KiB
 constexpr uint32_t kFirstMatchQueues = 4096;
 constexpr uint8_t kTwin = 0x80;  // in MatchQueue::space: the sender's leftovers of a multiset matching queue
 
