@@ -137,7 +137,19 @@ def smoke_options(five: argparse.ArgumentParser) -> None:
     five.add_argument("--json", action="store_true", help="the result as JSON")
 
 
+def _open_streams() -> None:
+    """What the caller has closed goes nowhere: no file that is opened later must take its place."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False))
+
+
 def main(arguments: list[str]) -> int:
+    _open_streams()
     top = parser()
     options = top.parse_args(arguments)  # ends with status 2 on an unknown command or option
     for stream in (sys.stdout, sys.stderr):
