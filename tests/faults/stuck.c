@@ -90,7 +90,7 @@ static void read_input(void) {
 /// The parent of a child of vfork sleeps uninterruptibly until the child has gone.
 static void in_the_kernel(void) {
   if (vfork() == 0) {  // AT kernel
-    alarm(120);
+    alarm(600);
     for (;;) pause();
   }
 }
@@ -184,7 +184,7 @@ int main(int argc, char** argv) {
   kind = argv[1];
   folder = argv[3];
   const int culprit = atoi(argv[2]);
-  alarm(120);
+  alarm(600);
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &me);
   MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -131,7 +131,7 @@ program stuck  ! AT finished
   call get_command_argument(2, word)
   call get_command_argument(3, folder)
   read(word, *) culprit
-  ignored = alarm(120_c_int)
+  ignored = alarm(600_c_int)
   call MPI_Init(error)
   call MPI_Comm_rank(MPI_COMM_WORLD, me, error)
   call MPI_Comm_size(MPI_COMM_WORLD, count, error)

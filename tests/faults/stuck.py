@@ -8,7 +8,7 @@ import time
 from mpi4py import MPI
 
 KIND, CULPRIT, FOLDER = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-signal.alarm(120)
+signal.alarm(600)
 field = MPI.COMM_WORLD.Dup()
 field.Set_name("field")
 copy = field.Dup()

@@ -117,6 +117,7 @@ class Run:
         self.told, self.finding, self.problem, self.status = {}, None, "", None
         self.dumped = ""  # of a Python program: what `resil dump` says, which has its lines
         self.ended = False  # before anybody could ask: no hang
+        self.refused = ""  # why the last question had no answer
         self.asked = 0  # how often until the answer was no "moving"
         self.reported = False  # then: whether `resil report` says that this rank ended first
 
@@ -252,7 +253,7 @@ class Run:
                     answers.append(answer)
                 assert not limit.over(), "it does not end"
             answers = [one for one in answers if one]
-            assert answers, "no answer"
+            assert answers, f"no answer, {self.refused or 'the last question came too early'}"
             self.told = next((one for one in answers if one["verdict"] != "moving"), answers[0])
             return
         time.sleep(AFTER)  # a user asks later
@@ -279,7 +280,10 @@ class Run:
         done = patience.run([sys.executable, TOOL, "why", "--json", *words, directory], capture_output=True, timeout=EACH,
                             env=jobs.clean_environment())
         try:
-            return json.loads(done.stdout) if done.returncode in (0, 1) else None
+            if done.returncode not in (0, 1):
+                self.refused = f"status {done.returncode}: {done.stderr.decode(errors='replace')[-300:]}"
+                return None
+            return json.loads(done.stdout)
         except ValueError:
             raise AssertionError(f"no answer: {done.stderr.decode(errors='replace')[-600:]}") from None
 
