@@ -105,6 +105,11 @@ def stacks(told: dict, world: int, objects: dict[str, str], not_after: float) ->
     return found
 
 
+def of_libraries(told: dict) -> set[int]:
+    """Numbers, as in stacks(), of threads that have begun inside MPI_Init."""
+    return {number for number, entry in enumerate(_entries(told)) if entry.get("library") is True}
+
+
 def abnormal(told: dict, objects: dict[str, str], not_after: float) -> list[str]:
     """Sunway's filter: threads whose program counter was the same in all samples, by place, the smallest group first."""
     groups: dict[str, list] = {}
@@ -127,4 +132,4 @@ def abnormal(told: dict, objects: dict[str, str], not_after: float) -> list[str]
     return out
 
 
-__all__ = ["abnormal", "files", "members", "of", "read", "stacks"]
+__all__ = ["abnormal", "files", "members", "of", "of_libraries", "read", "stacks"]

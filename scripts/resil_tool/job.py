@@ -56,8 +56,10 @@ class Job:
 
     def title(self) -> str:
         pids = sorted(ring.pid for ring in self.rings)
-        return "%-40s %s, pid %d%s%s" % (
-            clean(self.directory or "(no directory) " + self.rings[0].launch), plural(len(pids), "rank"), pids[0],
+        first = next((ring for ring in self.rings if ring.alive and ring.pid_is_ours), None)
+        name = clean(process.status(first.pid).get("Name", ""), 20) if first else ""
+        return "%-40s %s%s, pid %d%s%s" % (
+            clean(self.directory or "(no directory) " + self.rings[0].launch), name + ", " if name else "", plural(len(pids), "rank"), pids[0],
             "…" if len(pids) > 1 else "", "" if any(r.alive for r in self.rings) else "  (all processes are gone)")
 
 

@@ -251,7 +251,8 @@ def _findings(s: dict, most: int) -> list[str]:
             "; RESIL_FAULT=%s" % clip(setting, 60) for setting in s["fault_setting"])), 2)
     found = s["findings"]
     if not found:
-        return row("findings", "none%s" % scope(s)) + after
+        lost = [os.path.basename(file["path"]) for file in s["unreadable"] if os.path.basename(file["path"]).startswith("hang-")]
+        return row("findings", "none%s%s" % (" that can be read: %s cannot" % ", ".join(map(clean, lost[:3])) if lost else "", scope(s))) + after
     lines, room = [], max(2, most - len(after))
     lines += _story(findings.sentence(found[0]))  # the most certain and most frequent one in full
     if found[0].get("to_do"):

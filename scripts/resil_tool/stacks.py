@@ -17,6 +17,7 @@ MOST_CHILDREN = 40
 
 _FRAME = re.compile(r"    #(\d{1,3}) (.+)$")
 _START = re.compile(r"(__libc_start|_start\b|\(below main\)|libc\.so\.6\+0x)")
+_MAIN = re.compile(r"main( at | in |$)")
 
 
 def newest(dumps: dict) -> dict:
@@ -49,6 +50,9 @@ def main_thread(text: str) -> list[str]:
 
 def _from_main(frames: list[str]) -> list[str]:
     """Without what starts a program, which stands above main."""
+    for depth, frame in enumerate(frames[:6]):
+        if _MAIN.match(frame):
+            return frames[depth:]
     first = 0
     while first < len(frames) - 1 and _START.match(frames[first]):
         first += 1

@@ -87,6 +87,8 @@ def run(options) -> int:
     if not options.no_stacks and told["verdict"] != "moving":
         _add_stacks(told, rings, gathered.of(job.directory, told["source"], GATHER) if told["source"] else {})
     _name_all(told, both, job)
+    if options.json:
+        told.pop("shown_stacks", None)
     print(json.dumps(told, indent=1) if options.json else "\n".join(render(told)))
     return 3 if told["verdict"] == "not known" else 0 if told["verdict"] == "moving" else 1
 
@@ -181,6 +183,7 @@ def judge(job, rings: list, answers: dict, both: dict) -> dict:
                 nodes=integer(answer.get("nodes")), new_finding=bool(answer.get("new_finding")))
     states = {integer(one.get("rank")): one for one in items(answer.get("ranks")) if isinstance(one, dict)}
     told["states"] = _states(states)
+    told["pids"] = {ring.rank: ring.pid for ring in rings if ring.world == world and ring.rank in told["culprits"] and ring.pid_is_ours}
     told["blocked"] = _blocked(rings, world, told["culprits"] or [rank for rank, one in states.items() if one.get("state") == "computing"])
     _refine(told, states)
     return told
@@ -242,6 +245,15 @@ def _add_stacks(told: dict, rings: list, others: dict) -> None:
     stacks = {ring.key: found[ring.pid] for ring in mine if ring.pid in found}
     elsewhere = {key: threads for key, threads in elsewhere.items() if key not in stacks}
     told["stacks"] = remote_stacks.tree({**elsewhere, **stacks})
+    told["of_libraries"] = 0
+    if told["kind"] != "inside_mpi":  # else they may say why MPI does not go on
+        main = {ring.key: ring.pid for ring in mine}
+        libraries = gathered.of_libraries(others)
+        kept = {key: {number: frames for number, frames in threads.items()
+                      if not (number in libraries if key in elsewhere else number != main.get(key) and remote_stacks.own_frame(frames, _SYSTEM) is None)}
+                for key, threads in {**elsewhere, **stacks}.items()}
+        told["of_libraries"] = sum(len(threads) for threads in [*elsewhere.values(), *stacks.values()]) - sum(map(len, kept.values()))
+        told["shown_stacks"] = remote_stacks.tree(kept)
     told["abnormal"] = gathered.abnormal(others, objects, told["started"] or 0.0)
     for (_, rank), threads in elsewhere.items():
         frame = rank in order and remote_stacks.own_frame(next(iter(threads.values())), _SYSTEM)
@@ -318,16 +330,21 @@ def render(told: dict) -> list[str]:
         row("", "and %s in other places (--json lists them)" % plural(sum(one["count"] for one in told["places"][MOST_LINES:]), "rank"))
     for i, line in enumerate(edge_lines(told["edges"])[:6] if told["verdict"] != "moving" else []):
         row("waits" if i == 0 else "", line, 2)
-    for i, line in enumerate(error_lines(told.get("errors", []))[:4] if told["verdict"] != "moving" else []):
+    for i, line in enumerate(error_lines(told.get("errors", []), told["confidence"] == "proved")[:4] if told["verdict"] != "moving" else []):
         row("timers" if i == 0 else "", line, 2)
-    if told.get("stacks"):
-        out.append("stacks of all threads (ranks, outermost first)")
-        out += ["  " + clean(line, WIDTH + 20) for line in remote_stacks.lines(told["stacks"])]
+    tree = told.get("shown_stacks", told.get("stacks"))
+    if tree:
+        out.append("stacks of all threads (ranks, outermost first)" if not told.get("of_libraries") else
+                   "stacks (ranks, outermost first; %s of MPI and other libraries left out, --json has %s)" % (
+                       plural(told["of_libraries"], "thread"), "it" if told["of_libraries"] == 1 else "them"))
+        out += ["  " + clean(line, WIDTH + 20) for line in remote_stacks.lines(tree)]
     for i, line in enumerate(told.get("abnormal", [])[:4]):
         row("steady" if i == 0 else "", line, 2)
     for problem in told.get("stack_problems", []):
         row("stacks", problem, 2)
-    row("next", "%s report %s%s" % (place.command(), clean(told["directory"]), "; %s" % told["source"] if told["source"] else ""), 2)
+    if told["source"]:
+        row("files", "%s, .txt" % clean(os.path.join(told["directory"], told["source"])), 2)
+    row("next", "%s report %s" % (place.command(), clean(told["directory"])), 2)
     return out
 
 
@@ -337,6 +354,9 @@ def _many(ranks: list[int], count: int) -> str:
 
 def _culprits(told: dict) -> str:
     words = _many(told["culprits"], told["culprit_count"])
+    pids = told.get("pids", {})
+    if len(told["culprits"]) == 1 and pids:
+        words += " (pid %d on %s)" % (pids[told["culprits"][0]], clean(told["host"]))
     if told["detail"]:
         words += ": " + told["detail"]
     at = fold_places(told.get("at", {}))
@@ -364,12 +384,14 @@ def edge_lines(edges: list) -> list[str]:
     return out
 
 
-def error_lines(errors: list) -> list[str]:
+def error_lines(errors: list, proved: bool = False) -> list[str]:
     """Waits that last longer than their kind usually does, by whom they wait for: "ranks 0,2-3 for rank 1: receive, other node, 12 s (limit 5 s);
-    rank 1 is computing"."""
+    rank 1 is computing". Of what is proved, those alone that say more than that somebody waits."""
     words = {"not delivered": "has sent it, or posted its receive", "open": "may end it", "path broken": "is on a node that this one does not reach, and others reach both"}
     out = []
     for one in errors:
+        if proved and (isinstance(one.get("follows"), int) or text(one.get("status")) in ("waiting", "open")):
+            continue
         number_of = one.get("destination")
         whom = "rank %d" % number_of if isinstance(number_of, int) else "any rank"
         follows = one.get("follows")

@@ -311,6 +311,12 @@ class Report(Case):
         self.assertIn("node-a.jsonl: line 3: truncated", out)
         self.assertIn("no report of rank 2", out)
 
+    def test_a_finding_that_cannot_be_read_is_not_none(self):
+        self.report(rank=0, size=1)
+        self.write("hang-0.json", '{"schema_version": 1, "class": "dead')
+        out = self.run_report()[1]
+        self.assertIn("none that can be read: hang-0.json cannot", " ".join(out.split()))
+
     def test_spawned_world(self):
         self.report(rank=0, size=1)
         place = os.path.join(self.directory, "world-1")

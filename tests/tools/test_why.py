@@ -120,6 +120,22 @@ class Stacks(unittest.TestCase):
         tree = remote_stacks.tree({(0, 0): {1: frames}, (0, 1): {2: other}, (0, 2): {3: frames}})
         self.assertEqual(remote_stacks.lines(tree), ["0-2: main at app.c:20", "  solver::solve at solver.f90:10", "    0,2: relax at app.c:9"])
 
+    def test_what_starts_a_program_is_left_out_without_its_name_too(self):
+        frames = [{"function": name, "source": source, "object": place} for name, source, place in (
+            ("relax", "app.c:9", "app"), ("main", "app.c:20", "app"), ("libc.so.6+0x2724a", "", ""), ("app+0x1211", "", ""))]
+        self.assertEqual(remote_stacks.shown(frames), ["main at app.c:20", "relax at app.c:9"])
+
+    def test_threads_of_libraries_are_counted_and_not_shown(self):
+        told = {"stacks": [{"ranks": "0", "threads": 1, "library": False, "frames": ["app+0x10"]}, {"ranks": "0", "threads": 1, "library": True, "frames": ["libpmix.so+0x10"]}]}
+        self.assertEqual(gathered.of_libraries(told), {1})
+        seen = {"kind": "deadlock", "world": 0, "culprits": [0], "started": 0.0}
+        why._add_stacks(seen, [], told)
+        self.assertEqual((seen["of_libraries"], remote_stacks.lines(seen["shown_stacks"])), (1, ["0: app+0x10"]))
+        self.assertEqual({child["frame"] for child in seen["stacks"]["children"]}, {"app+0x10", "libpmix.so+0x10"})
+        seen = {"kind": "inside_mpi", "world": 0, "culprits": [0], "started": 0.0}
+        why._add_stacks(seen, [], told)
+        self.assertNotIn("shown_stacks", seen)  # there they may say why MPI does not go on
+
     def test_a_reader_that_is_killed_leaves_nobody_stopped(self):
         tool = remote_stacks.reader()
         if not tool:
@@ -195,6 +211,8 @@ class Gathered(Case):
         self.assertTrue(said[0].startswith("0,2 for rank 1: receive, other node, 12"), said)
         self.assertTrue(said[0].endswith("rank 1 is computing"), said)
         self.assertTrue(said[1].endswith("follows from rank 1"), said)
+        known = [{"sources": "0", "destination": 1, "status": status} for status in ("waiting", "path broken", "stopped")]
+        self.assertEqual([line[-40:] for line in why.error_lines(known, proved=True)], [line[-40:] for line in why.error_lines(known)[1:]])
 
 
 class Blocked(unittest.TestCase):

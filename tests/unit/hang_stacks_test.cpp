@@ -186,6 +186,43 @@ TEST_CASE("equal stacks of two nodes are one entry with all their ranks") {
   CHECK_FALSE(next_stack(merged.data(), bytes, &at, &found));
 }
 
+TEST_CASE("threads of a library are entries of their own") {
+  std::vector<char> merged(4096);
+  uint32_t bytes = 0;
+  StackEntry library = entry_of({0});
+  library.library = 1;
+  const auto first = answer_of({{entry_of({0}), "a+0x1\n"}}),
+             second = answer_of({{library, "a+0x1\n"}, {entry_of({1}), "a+0x1\n"}});
+  REQUIRE(stacks_merge(merged.data(), &bytes, 4096, first.data(), static_cast<uint32_t>(first.size())));
+  REQUIRE(stacks_merge(merged.data(), &bytes, 4096, second.data(), static_cast<uint32_t>(second.size())));
+  StackText found;
+  uint32_t at = sizeof(StacksHead);
+  REQUIRE(next_stack(merged.data(), bytes, &at, &found));
+  CHECK(found.entry.library == 0);
+  CHECK(found.entry.ranks.total == 2);
+  REQUIRE(next_stack(merged.data(), bytes, &at, &found));
+  CHECK(found.entry.library == 1);
+  CHECK_FALSE(next_stack(merged.data(), bytes, &at, &found));
+}
+
+TEST_CASE("ranges of ranks that another node has sent damaged are refused") {
+  const auto refused = [](auto damage) {
+    StackEntry entry = entry_of({1, 3});
+    damage(entry.ranks);
+    const auto answer = answer_of({{entry, "a+0x1\n"}});
+    StackText found;
+    uint32_t at = sizeof(StacksHead);
+    return !next_stack(answer.data(), static_cast<uint32_t>(answer.size()), &at, &found);
+  };
+  CHECK_FALSE(refused([](RankSet&) {}));
+  CHECK(refused([](RankSet& ranks) { ranks.ranges[1].last = 2147483647; }));  // no end for who counts to it
+  CHECK(refused([](RankSet& ranks) { ranks.ranges[0].first = -1; }));
+  CHECK(refused([](RankSet& ranks) { ranks.ranges[1].first = 1; }));
+  CHECK(refused([](RankSet& ranks) { ranks.named = 3; }));
+  CHECK(refused([](RankSet& ranks) { ranks.total = 1; }));
+  CHECK(refused([](RankSet& ranks) { ranks.count = 13; }));
+}
+
 TEST_CASE("what does not fit, or is cut off, is counted or refused") {
   const auto whole = answer_of({{entry_of({0}), "a+0x1\n"}, {entry_of({1}), "b+0x2\n"}});
   for (uint32_t length = 0; length < whole.size(); ++length) {

@@ -38,6 +38,7 @@ struct Monitor {
   bool counted;  ///< has been asked for its unmatched messages
   uint32_t compared;  ///< ControlBlock::asked when the last comparison for a rank that ends the job began; 0: told
   double compared_at;
+  uint64_t passed_on;  ///< the latest question of `resil why` that the root has heard of
   char* answer;  ///< kMostAnswer bytes: this node's part of a round, with one node the whole
 };
 Monitor* monitor;
@@ -174,6 +175,20 @@ void last_look(double now, bool root) {
   syscall(SYS_futex, &control.answered, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
 }
 
+void raised(void*, uint32_t, uint16_t kind, const void*, uint32_t) {
+  if (static_cast<Raised>(kind) == Raised::kWhy) root_asked(monitor->root, monotonic_seconds());
+}
+
+/// A question to a rank of this node does not wait for the root's next look. Without a way to the root: again in the
+/// next turn.
+void pass_on_question(bool root) {
+  const uint64_t asked = watch_asked(monitor->watch);
+  if (asked <= monitor->passed_on) return;
+  if (root) root_asked(monitor->root, monotonic_seconds());
+  else if (!overlay_raise(monitor->overlay, static_cast<uint16_t>(Raised::kWhy), nullptr, 0)) return;
+  monitor->passed_on = asked;
+}
+
 bool is_root() { return monitor->overlay == nullptr || overlay_state(monitor->overlay).is_root; }
 
 }  // namespace
@@ -201,7 +216,7 @@ bool monitor_begin(Wiring& wiring, ControlBlock& control) {
     options.most_answer = kMostAnswer;
     options.most_request = kMostRequest;
     options.most_memory = uint64_t{4} * kMostAnswer;
-    const OverlayHandler handler = {nullptr, own_answer, merge, finished, order, nullptr, node_changed};
+    const OverlayHandler handler = {nullptr, own_answer, merge, finished, order, raised, node_changed};
     const bool standby = runtime.rank != wiring.leader;
     __atomic_store_n(&made->overlay,
                      overlay_open(wiring.listener, wiring.nodes, wiring.node_count, wiring.own_node, standby,
@@ -223,6 +238,7 @@ double monitor_step(double now) {
   }
   const bool root = is_root();
   last_look(now, root);
+  pass_on_question(root);
   if (root) {
     Ask ask;
     const double until = root_step(monitor->root, now, &ask);

@@ -62,6 +62,7 @@ struct ProbeAnswer {
 static_assert(sizeof(ProbeQuestion) == 16 && sizeof(ProbeAnswer) == 16);
 
 enum class Order : uint16_t { kAbort = 100 };
+enum class Raised : uint16_t { kWhy = 1 };  ///< without a payload: the question goes with the summary
 
 /// Something about one rank that is a fact whatever the program does.
 struct RankEvent {

@@ -106,6 +106,7 @@ void end_connection(Overlay& o, uint32_t slot, End why) {
     o.counters.connect_errors += why != End::kQuiet ? 1 : 0;
     attempt_ended(o);
   } else if (slot == o.parent) {
+    o.silent = why == End::kSilent ? was.node : kNoNode;
     parent_gone(o, was.node, why == End::kLeft);
   }
 }

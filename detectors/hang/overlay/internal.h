@@ -118,6 +118,7 @@ struct Overlay {
   // the way up
   uint32_t attach, attempts, position, limit;
   uint32_t parent;  ///< slot; kNoNode: none
+  uint32_t silent;  ///< node that was given up as parent because it said nothing, until another is found; kNoNode: none
   uint32_t root;
   bool seeking, leading;  ///< leading: no lower node could be reached, or node 0
   double parent_since;

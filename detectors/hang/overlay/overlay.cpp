@@ -87,7 +87,7 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
     o.connections = reinterpret_cast<Connection*>(&o + 1);
     o.capacity = capacity;
     o.attach = standby ? kStandbyAttach : 0;
-    o.parent = kNoNode;
+    o.parent = o.silent = kNoNode;
     o.parent_since = -kNever;
     o.root = own == 0 ? 0 : kNoNode;
     o.opened = -kNever;  // set by the first step

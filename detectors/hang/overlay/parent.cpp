@@ -67,8 +67,10 @@ void search_over(Overlay& o) {
     return;
   }
   o.next_attempt = o.now + (o.options.probe < kLeaderProbe ? o.options.probe : kLeaderProbe);
-  if (!o.leading && o.now - o.opened >= o.options.settle) {
+  // Who has had a parent does not wait for one that is still to come.
+  if (!o.leading && (o.counters.parents != 0 || o.now - o.opened >= o.options.settle)) {
     o.leading = true;
+    o.silent = kNoNode;
     set_root(o, o.own);
     tell_left(o);
   }
@@ -109,6 +111,7 @@ void attempt_succeeded(Overlay& o, uint32_t slot) {
   c.heard = o.now;
   --o.attempts;
   o.parent = slot;
+  o.silent = kNoNode;
   o.parent_since = o.now;
   o.leading = false;
   ++o.counters.parents;
@@ -120,6 +123,7 @@ void attempt_succeeded(Overlay& o, uint32_t slot) {
   for (uint32_t i = 0; i < o.high; ++i)
     if (is_attempt(o.connections[i]) && o.connections[i].candidate > c.candidate) end_connection(o, i, End::kQuiet);
   o.limit = o.limit < c.candidate ? o.limit : c.candidate;
+  attempt_ended(o);  // no other may be under way, and the search must end, so that a better place is looked for later
   if (o.connections[slot].stage == Stage::kParent) send_alive(o, slot);
 }
 

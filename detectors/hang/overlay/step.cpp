@@ -43,6 +43,13 @@ void deal_with(Overlay& o, const epoll_event& event) {
     read_connection(o, slot);
 }
 
+/// Who has just been silent for long is asked once more, but not waited for as long again: a host takes connections
+/// also when the process is stopped.
+double handshake_of(const Overlay& o, const Connection& c) {
+  const bool again = is_attempt(c) && o.silent != kNoNode && c.node == o.silent;
+  return again && o.options.stagger < o.options.handshake ? o.options.stagger : o.options.handshake;
+}
+
 void connection_timers(Overlay& o) {
   // Were we ourselves away (stopped, starved), nobody else is to blame.
   const bool amnesty = o.now - o.last_turn > o.options.silence / 2;
@@ -54,7 +61,7 @@ void connection_timers(Overlay& o) {
       continue;
     }
     if (!proved(c) || c.stage == Stage::kAwaitWelcome) {
-      if (o.now - c.began >= o.options.handshake) {
+      if (o.now - c.began >= handshake_of(o, c)) {
         o.counters.refused_silent += is_stranger(c) ? 1 : 0;
         end_connection(o, i, End::kLost);
       }
@@ -80,7 +87,7 @@ double next_timer(const Overlay& o) {
       continue;
     }
     if (!proved(c) || c.stage == Stage::kAwaitWelcome) {
-      sooner(c.began + o.options.handshake);
+      sooner(c.began + handshake_of(o, c));
       continue;
     }
     sooner(c.heard + o.options.silence);

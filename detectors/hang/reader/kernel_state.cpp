@@ -41,13 +41,6 @@ uint64_t traffic_in(int pid, const char* name) {
   return traffic;
 }
 
-bool is_own(const Watched& watched, int32_t tid) {
-  const uint32_t stored = __atomic_load_n(&watched.section->own_thread_count, __ATOMIC_ACQUIRE);
-  for (uint32_t i = 0; i < stored && i < kOwnThreads; ++i)
-    if (__atomic_load_n(&watched.section->own_threads[i], __ATOMIC_ACQUIRE) == tid) return true;
-  return false;
-}
-
 /// Bytes that the program's threads have read and written. The process's sum would count the helper thread too, which
 /// reads /proc and talks to other nodes all the time, and MPI's.
 uint64_t traffic_of(const Watched& watched) {
@@ -58,7 +51,7 @@ uint64_t traffic_of(const Watched& watched) {
   if (count < 0 || count > kMostThreads) return traffic_in(watched.pid, "io");
   uint64_t traffic = 0;
   for (int i = 0; i < count; ++i)
-    if (!is_own(watched, tids[i])) {
+    if (!is_own_thread(*watched.section, tids[i])) {
       snprintf(name, sizeof(name), "task/%d/io", tids[i]);
       traffic += traffic_in(watched.pid, name);
     }

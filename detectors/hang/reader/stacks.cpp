@@ -29,6 +29,7 @@ struct Work {
   stacks::Stack stack;
   stacks::RemoteThread threads[kStackThreads];
   int32_t ranks[kStackThreads];
+  bool library[kStackThreads];
   uint64_t counters[kStackThreads];
   bool steady[kStackThreads];
   char text[kMostText];
@@ -55,6 +56,7 @@ uint32_t add_threads(Work& work, uint32_t count, const Watched& rank) {
     if (!is_ours(rank.pid, tids[i])) {
       work.threads[count].pid = rank.pid;
       work.threads[count].tid = tids[i];
+      work.library[count] = rank.section != nullptr && is_own_thread(*rank.section, tids[i]);
       work.ranks[count++] = rank.rank;
     }
   return count;
@@ -87,7 +89,8 @@ bool add_entry(char* answer, uint32_t* bytes, uint32_t room, const StackEntry& e
   StackText known;
   for (uint32_t at = sizeof(StacksHead), here = at; next_stack(answer, *bytes, &at, &known); here = at)
     if (known.entry.text_bytes == entry.text_bytes && known.entry.steady == entry.steady &&
-        known.entry.sleeps == entry.sleeps && memcmp(known.text, text, entry.text_bytes) == 0) {
+        known.entry.sleeps == entry.sleeps && known.entry.library == entry.library &&
+        memcmp(known.text, text, entry.text_bytes) == 0) {
       known.entry.threads += entry.threads;
       known.entry.ranks = joined(known.entry.ranks, entry.ranks);
       memcpy(answer + here, &known.entry, sizeof(known.entry));
@@ -149,6 +152,7 @@ uint32_t take(Work& work, Watch& watch, const StacksQuestion& question, char* ro
     stacks::remote_unwind(&work.process, thread, &work.unwind, &work.stack);
     entries[i].text_bytes = write_frames(work);
     entries[i].sleeps = thread.sleeps;
+    entries[i].library = work.library[i];
     entries[i].complete = work.stack.end == stacks::StackEnd::kComplete;
     entries[i].threads = 1;
     entries[i].ranks.add(work.ranks[i]);
@@ -182,11 +186,31 @@ RankSet joined(const RankSet& a, const RankSet& b) {
   while (i < a.count || k < b.count) {
     const bool first = k == b.count || (i < a.count && a.ranges[i].first <= b.ranges[k].first);
     const auto& range = first ? a.ranges[i++] : b.ranges[k++];
-    for (int32_t rank = range.first; rank <= range.last; ++rank)
-      if (made.count == 0 || rank > made.ranges[made.count - 1].last || made.named != made.total) made.add(rank);
+    const bool all_named = made.count != 0 && made.named == made.total;
+    const int32_t above = all_named ? made.ranges[made.count - 1].last + 1 : range.first;
+    if (above <= range.last) made.add(above > range.first ? above : range.first, range.last);
   }
   return made;
 }
+
+namespace {
+
+/// As add() makes them; what another node sends may be damaged.
+bool is_whole(const RankSet& ranks) {
+  constexpr int32_t kMostRank = 1 << 30;
+  if (ranks.count > RankSet::kMaxRanges) return false;
+  int64_t above = -1;
+  uint64_t named = 0;
+  for (uint32_t i = 0; i < ranks.count; ++i) {
+    const auto& range = ranks.ranges[i];
+    if (range.first <= above || range.last < range.first || range.last > kMostRank) return false;
+    above = range.last;
+    named += static_cast<uint64_t>(range.last - range.first) + 1;
+  }
+  return named == ranks.named && ranks.named <= ranks.total;
+}
+
+}  // namespace
 
 uint32_t samples_for(uint64_t threads) {
   uint32_t samples = 2;  // a single one tells nothing
@@ -200,7 +224,7 @@ bool next_stack(const void* answer, uint32_t bytes, uint32_t* at, StackText* fou
   StackEntry& entry = found->entry;
   memcpy(&entry, data + *at, sizeof(entry));
   if (entry.bytes < sizeof(entry) || entry.bytes % 8 != 0 || entry.bytes > bytes - *at ||
-      entry.text_bytes > entry.bytes - sizeof(entry) || entry.ranks.count > RankSet::kMaxRanges)
+      entry.text_bytes > entry.bytes - sizeof(entry) || !is_whole(entry.ranks))
     return false;
   found->text = data + *at + sizeof(entry);
   *at += entry.bytes;

@@ -39,7 +39,7 @@ struct alignas(8) StackEntry {
   uint8_t steady;  ///< the program counter was the same in all samples
   uint8_t sleeps;  ///< in a system call
   uint8_t complete;  ///< up to the thread's first function
-  uint8_t reserved;
+  uint8_t library;  ///< began inside MPI_Init: a thread of MPI's, or of what that uses
   uint32_t threads;
   RankSet ranks;
 };

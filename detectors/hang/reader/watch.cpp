@@ -196,6 +196,17 @@ void watch_sample(Watch& watch, double now, Summary* summary) {
   watch.sampled_at = now;
 }
 
+uint64_t watch_asked(const Watch& watch) {
+  uint64_t latest = 0;
+  for (uint32_t i = 0; i < watch.count; ++i) {
+    const Watched& watched = watch.watched[i];
+    if (watched.header == nullptr || watched.section == nullptr) continue;
+    const uint64_t asked = __atomic_load_n(&watched.section->control.why, __ATOMIC_RELAXED);
+    latest = asked > latest ? asked : latest;
+  }
+  return latest;
+}
+
 Ending watch_ending(Watch& watch, uint32_t ender) {
   const auto name = static_cast<int32_t>(ender & ~kByLibrary);
   Ending ending = {name, (ender & kByLibrary) != 0, 0, 0};

@@ -70,6 +70,8 @@ void watch_start(Watch& watch, uint32_t node, const int32_t* ranks, uint32_t cou
 void forget_times(Watch& watch, double now);
 /// One sample. `now`: monotonic seconds.
 void watch_sample(Watch& watch, double now, Summary* summary);
+/// The latest question that `resil why` has put to a rank of this node; 0: none.
+uint64_t watch_asked(const Watch& watch);
 /// What is to be known of a rank of this node that ends the job. `ender`: ControlBlock::ender.
 Ending watch_ending(Watch& watch, uint32_t ender);
 /// Whole states; returns bytes.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "detectors/hang/reader/records.h"
+#include "detectors/hang/reader/stacks.h"
 #include "detectors/hang/reader/watch.h"
 #include "detectors/hang/root/edges.h"
 #include "detectors/hang/root/wait_errors.h"
@@ -171,6 +172,20 @@ bool same_group(const RankState* a, const RankState* b) {
          (part->kind == others->kind && part->comm == others->comm && part->sequence == others->sequence);
 }
 
+RankSet of_one(int32_t rank) {
+  RankSet made = {};
+  made.add(rank);
+  return made;
+}
+
+/// Whom the ranks of a group wait for, each for one or more of them.
+void write_peers(const Part& part, const RankSet& peers, int file) {
+  char ranges[512];
+  Text text(ranges, sizeof(ranges));
+  add_ranks(text, peers);
+  dprintf(file, " %s rank%s %s", part.kind == PartKind::kSend ? "to" : "from", peers.total == 1 ? "" : "s", ranges);
+}
+
 /// One line for each group of ranks that are in the same place.
 void write_groups(Root& root, uint64_t now, int file) {
   const uint32_t count = root.states.count;
@@ -180,12 +195,14 @@ void write_groups(Root& root, uint64_t now, int file) {
     bool before = false;
     for (uint32_t i = 0; i < first && !before; ++i) before = same_group(root.states.by_rank[i], state);
     if (before) continue;
-    RankSet ranks = {};
+    RankSet ranks = {}, peers = {};
     double oldest = 0;
     for (uint32_t i = first; i < count; ++i)
-      if (same_group(state, root.states.by_rank[i])) {
+      if (const RankState* other = root.states.by_rank[i]; same_group(state, other)) {
         ranks.add(static_cast<int32_t>(i));
-        oldest = age(root.states.by_rank[i], now) > oldest ? age(root.states.by_rank[i], now) : oldest;
+        oldest = age(other, now) > oldest ? age(other, now) : oldest;
+        if (const Part* part = part_of(other); part != nullptr && part->peer >= 0)
+          peers = joined(peers, of_one(part->peer));
       }
     char ranges[512];
     Text text(ranges, sizeof(ranges));
@@ -197,8 +214,7 @@ void write_groups(Root& root, uint64_t now, int file) {
       if (part != nullptr && part->kind == PartKind::kCollective)
         dprintf(file, ", collective %llu on %s", static_cast<unsigned long long>(part->sequence),
                 comm_name(names_of(root.names), part->comm));
-      else if (part != nullptr && part->peer >= 0)
-        dprintf(file, " %s rank %d", part->kind == PartKind::kSend ? "to" : "from", part->peer);
+      else if (peers.total != 0) write_peers(*part, peers, file);
       dprintf(file, ", for %.1f s", oldest);
     }
     dprintf(file, "\n");
@@ -215,6 +231,7 @@ void write_text(Root& root, const char* action, uint64_t now, int file) {
   dprintf(file, "%s (%s), found at %s\n\n%s\n\n", class_name(verdict.type), confidence_name(verdict.confidence), time,
           root.explanation.message);
   if (verdict.culprit_count != 0) dprintf(file, "Ranks to look at: %s\n\n", room);
+  dprintf(file, "The same with functions and source lines: scripts/resil report %s\n\n", runtime.directory);
   if (root.explanation.evidence[0] != 0) dprintf(file, "Evidence\n%s\n", root.explanation.evidence);
   dprintf(file, "All ranks\n");
   write_groups(root, now, file);

@@ -147,6 +147,8 @@ bool root_begin(Root& root, const Wiring& wiring, ControlBlock& control, Watch& 
 void root_learn(Root& root, const Learned& from);
 /// Seconds until something is due. `ask`: what to ask now.
 double root_step(Root& root, double now, Ask* ask);
+/// Somebody asks why the job does not go on: the next look comes at once.
+void root_asked(Root& root, double now);
 /// The answers to the last question. Returns the next one.
 Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, const uint32_t* unanswered,
                   uint32_t count);

@@ -77,6 +77,11 @@ void write_branch(Stacks& stacks, const uint16_t* in, uint32_t count, uint32_t d
   }
 }
 
+/// A thread of MPI's says nothing of what the program waits for; it may say why MPI does not go on.
+bool is_left_out(const Root& root, const StackEntry& entry) {
+  return entry.library != 0 && root.verdict.type != HangClass::kInsideMpi;
+}
+
 /// The innermost frame.
 uint32_t last_frame(const StackText& stack, const char** frame) {
   uint32_t depth = 0;
@@ -85,26 +90,28 @@ uint32_t last_frame(const StackText& stack, const char** frame) {
 }
 
 /// Threads that did not move at all, by program counter, as the paper groups them.
-void write_steady(Stacks& stacks, uint32_t samples) {
+void write_steady(const Root& root, Stacks& stacks) {
   bool any = false;
   for (uint32_t i = 0; i < stacks.count && stacks.lines != 0; ++i) {
     const char *frame = nullptr, *other = nullptr;
     const StackText& first = stacks.all[i];
     const uint32_t bytes = last_frame(first, &frame);
-    if (first.entry.steady == 0 || bytes == 0) continue;
+    if (first.entry.steady == 0 || bytes == 0 || is_left_out(root, first.entry)) continue;
     bool before = false;
     RankSet ranks = {};
     uint32_t threads = 0;
     for (uint32_t k = 0; k < stacks.count && !before; ++k) {
-      if (stacks.all[k].entry.steady == 0 || last_frame(stacks.all[k], &other) != bytes ||
-          memcmp(frame, other, bytes) != 0)
+      if (stacks.all[k].entry.steady == 0 || is_left_out(root, stacks.all[k].entry) ||
+          last_frame(stacks.all[k], &other) != bytes || memcmp(frame, other, bytes) != 0)
         continue;
       before = k < i;
       ranks = joined(ranks, stacks.all[k].entry.ranks);
       threads += stacks.all[k].entry.threads;
     }
     if (before) continue;
-    if (!any) dprintf(stacks.file, "\nThreads whose program counter was the same in all of %u samples\n", samples);
+    if (!any)
+      dprintf(stacks.file, "\nThreads whose program counter was the same in all of %u samples\n",
+              root.stacks_question.samples);
     any = true;
     char room[256] = "";
     Text text(room, sizeof(room));
@@ -120,11 +127,18 @@ void write_text(const Root& root, Stacks& stacks, const StacksHead& head) {
           "Stacks of %u threads of %u ranks, with %s; the outermost frame first, ranks where stacks part\n"
           "Read from outside: no rank was stopped. addr2line -e OBJECT OFFSET, or resil report, gives lines.\n\n",
           head.threads, head.ranks, root.stacks_of);
-  uint16_t all[kMostEntries];
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < stacks.count && count < kMostEntries; ++i) all[count++] = static_cast<uint16_t>(i);
+  uint16_t all[kMostEntries] = {};
+  uint32_t count = 0, of_library = 0;
+  for (uint32_t i = 0; i < stacks.count && count < kMostEntries; ++i) {
+    const StackEntry& entry = stacks.all[i].entry;
+    if (is_left_out(root, entry)) of_library += entry.threads;
+    else all[count++] = static_cast<uint16_t>(i);
+  }
   write_branch(stacks, all, count, 0, ~0u);
-  write_steady(stacks, root.stacks_question.samples);
+  write_steady(root, stacks);
+  if (of_library != 0)
+    dprintf(stacks.file, "\nNot shown: %u threads that MPI or its libraries have started (the JSON has them)\n",
+            of_library);
   if (head.unread != 0)
     dprintf(stacks.file,
             "\nNot readable: %u threads, which did not run while they were sampled, or the kernel refused\n",
@@ -149,6 +163,7 @@ void write_members(const Root& root, const Stacks& stacks, const StacksHead& hea
     writer.integer("count", entry.ranks.total);
     writer.integer("threads", entry.threads);
     writer.boolean("steady", entry.steady != 0);
+    writer.boolean("library", entry.library != 0);
     writer.boolean("sleeps", entry.sleeps != 0);
     writer.boolean("complete", entry.complete != 0);
     writer.begin_array("frames");

@@ -188,6 +188,14 @@ struct Section {
   // then Pending[request_count]
 };
 
+/// Whether a thread of that rank is not the program's, but MPI's or resil's.
+inline bool is_own_thread(const Section& section, int32_t tid) {
+  const uint32_t stored = __atomic_load_n(&section.own_thread_count, __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < stored && i < kOwnThreads; ++i)
+    if (__atomic_load_n(&section.own_threads[i], __ATOMIC_ACQUIRE) == tid) return true;
+  return false;
+}
+
 inline size_t section_bytes(uint32_t request_count) {
   return sizeof(Section) + size_t{request_count} * sizeof(Pending);
 }

@@ -46,15 +46,17 @@ struct RankSet {
     int32_t first, last;
   } ranges[kMaxRanges];
 
-  void add(int32_t rank) {
-    if (named == total && count != 0 && ranges[count - 1].last + 1 == rank) {
-      ranges[count - 1].last = rank;
-      ++named;
+  void add(int32_t rank) { add(rank, rank); }
+  void add(int32_t first, int32_t last) {
+    const auto more = static_cast<uint32_t>(last - first) + 1;
+    if (named == total && count != 0 && ranges[count - 1].last + 1 == first) {
+      ranges[count - 1].last = last;
+      named += more;
     } else if (named == total && count < kMaxRanges) {
-      ranges[count++] = {rank, rank};
-      ++named;
+      ranges[count++] = {first, last};
+      named += more;
     }
-    ++total;
+    total += more;
   }
 };
 
