@@ -38,6 +38,8 @@ constexpr double kStatesEvery = 0.9, kMismatchEvery = 1;
 constexpr double kStatesEarly = 0.4;  ///< likewise, the first times after anybody has moved
 constexpr uint32_t kEarlyStates = 4;
 constexpr double kLookEvery = 0.5;  // a proof must not wait for a doubled interval
+constexpr double kUnclearSeconds = 0.7;  ///< more than kStableSeconds, after which calls count as the same
+constexpr double kUnclearAgain = 0.12;
 constexpr double kStuckRound = 10;
 constexpr double kLongestQuiet = 86400;
 constexpr uint64_t kAskedBefore = 10000000000;  ///< ns: a question to a leader that was stopped may wait for the next
@@ -113,7 +115,10 @@ void sampled(Root& root, const Summary& summary) {
   }
   root.states_due = (summary.waiting != 0 || root.suspected || summary.gone != 0 || summary.stopped != 0) &&
                     now - root.states_at >= (root.states_taken < kEarlyStates ? kStatesEarly : kStatesEvery);
-  if (why_is_due(root, summary.why)) root.why = summary.why;
+  if (why_is_due(root, summary.why)) {
+    root.why_at = root.why == 0 ? now : root.why_at;
+    root.why = summary.why;
+  }
   if (root.why != 0) root.states_due = true;
   if (root.probes.count != 0) root.probes_due = true;  // some may be under way
   if (summary.ending.name != 0) begin_last_look(root, summary.ending);
@@ -273,6 +278,11 @@ Ask decide(Root& root) {
       return ask(root, Phase::kComparing, Round::kMismatch);
     }
     why_verdict(root, now, &root.verdict);
+    // Who polls may have been read, or lost its core, while it wrote down what for: then the next looks know more.
+    if (root.verdict.type == HangClass::kUnknown && now - root.why_at < kUnclearSeconds) {
+      root.next_look = now + kUnclearAgain;
+      return next_round(root);
+    }
   }
   if (const uint32_t count = near_miss_questions(root.verdict, root.searches); count != 0)
     return ask(root, Phase::kSearching, Round::kSearch, root.searches, count * sizeof(root.searches[0]));

@@ -119,6 +119,7 @@ struct Root {
   bool aborts;  ///< RESIL_HANG=abort
   bool why_only;  ///< the verdict at hand answers a question, and is no new finding
   uint64_t why, why_told;  ///< question that waits for its answer (why.h), 0 none; the last one that has it
+  double why_at;  ///< when the root has heard of it
   QuietNotice notice;
   uint32_t states_taken;  ///< since anybody has moved
   uint64_t moves, blocked_hash, familiar;  ///< familiar: least since the last sample of the model
