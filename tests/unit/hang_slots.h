@@ -128,7 +128,9 @@ struct Slots {
   }
 
   void read(State& state) { REQUIRE(snapshot(watched, state.room, sizeof(state.room)) == state.head().bytes); }
-  QuickLook quick() { return look(watched, ~uint64_t{0}); }
+  /// So many ns after the last one.
+  QuickLook quick(uint64_t later = 500000000) { return look(watched, looked_at += later); }
+  uint64_t looked_at = uint64_t{1} << 62;  ///< later than any record
   /// The open call's state.
   void during(Event& e, State& state) {
     REQUIRE(enter(e));

@@ -297,7 +297,11 @@ TEST_CASE("slots: a run of polls is one wait for all that it asks for, until som
   CHECK((state.thread().kind == WaitKind::kAny && state.head().part_count == 2));
   CHECK((state.part(0).peer == 1 && state.part(1).peer == 2));
   CHECK(slots.watched.section->waits[0].polls == 11);
-  quick = slots.quick();  // nobody polled since
+  quick = slots.quick(100000000);  // nobody polled since, which says nothing after so short a time
+  CHECK((quick.polling && !quick.moved && quick.instance == run));
+  slots.read(state);
+  CHECK(state.head().activity == RankActivity::kPolling);
+  quick = slots.quick();
   CHECK((!quick.polling && !quick.moved && quick.instance == run));
   slots.poll(0x3000, 1);
   quick = slots.quick();

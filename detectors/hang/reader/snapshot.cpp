@@ -141,6 +141,8 @@ Envelope envelope_read(const Section& section, uint64_t comm, int32_t peer, int3
 
 namespace {
 
+constexpr uint64_t kPollPause = 450000000;  ///< ns; a little less than the time between two looks
+
 /// When this thread entered or left a call last; 0: not known: it polls, or that call was not timed.
 uint64_t last_of(const Watched& watched, const ring::TraceBuffer& trace, uint64_t current, uint64_t now_ns) {
   const uint64_t at = current != 0 ? current : load(trace.head);
@@ -171,8 +173,12 @@ QuickLook look(Watched& watched, uint64_t now_ns) {
     calls += steps + polled;
     polls += polled;
     mark = hash_combine(hash_combine(mark, steps), run != 0 ? run : current);
-    watched.trace_polling[i] =
-        watched.looked && run != 0 && run == watched.trace_run[i] && polled != watched.trace_polls[i];
+    const bool same = watched.looked && run != 0 && run == watched.trace_run[i];
+    const bool goes_on = same && polled != watched.trace_polls[i];
+    // A question makes looks come closely: who got no core since the last one has not stopped to poll.
+    const bool pauses = same && watched.trace_polling[i] && now_ns - watched.trace_at[i] < kPollPause;
+    watched.trace_polling[i] = goes_on || pauses;
+    if (!pauses || goes_on) watched.trace_at[i] = now_ns;
     watched.trace_run[i] = run;
     watched.trace_polls[i] = polled;
     if (dated && (steps != 0 || current != 0)) {

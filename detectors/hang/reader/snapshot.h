@@ -28,7 +28,8 @@ struct Watched {
   uint64_t calls, polls;  ///< sums over the trace buffers, local queries not counted
   uint64_t mark;  ///< changes with every call that is entered or left, but not within a run of polls
   uint64_t trace_polls[kSharedTraces], trace_run[kSharedTraces];  ///< run: Wait::instance of the run of polls, 0: none
-  bool trace_polling[kSharedTraces];  ///< the run went on between the last two looks
+  uint64_t trace_at[kSharedTraces];  ///< CLOCK_REALTIME, ns, of the look that saw it go on last
+  bool trace_polling[kSharedTraces];  ///< the run went on between the last two looks, or has just done so
   bool looked;
 };
 
