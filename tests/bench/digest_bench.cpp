@@ -67,8 +67,6 @@ void measure_variant(const resil::DigestVariant& variant) {
   char name[64];
   snprintf(name, sizeof(name), "digest_%s", variant.name);
   measure(name, [](uint64_t offset, size_t bytes) { return resil::digest(source + offset, bytes); });
-  snprintf(name, sizeof(name), "digest_copy_%s", variant.name);
-  measure(name, [](uint64_t offset, size_t bytes) { return resil::digest_copy(target, source + offset, bytes); });
 }
 
 }  // namespace

@@ -115,38 +115,17 @@ TEST_CASE("nothing beside the buffer is read") {
   const std::vector<char> data = noise(usable, 2);
   char* first = memory + page;
   memcpy(first, data.data(), usable);
-  std::vector<char> copy(usable);
   for (const resil::DigestVariant* variant : variants()) {
     INFO(variant->name);
     Use use(*variant);
     for (size_t bytes = 1; bytes <= usable; bytes += bytes < 600 ? 1 : 997) {
       const char* last = first + usable - bytes;
       if (digest(first, bytes) != defined(data.data(), bytes) ||
-          digest(last, bytes) != defined(&data[usable - bytes], bytes) ||
-          resil::digest_copy(copy.data(), last, bytes) != defined(&data[usable - bytes], bytes))
+          digest(last, bytes) != defined(&data[usable - bytes], bytes))
         FAIL(bytes << " bytes");
     }
   }
   munmap(memory, usable + 2 * page);
-}
-
-TEST_CASE("a copy is complete, stays in its place and has the digest of what it copied") {
-  const std::vector<char> data = noise(9000 + 64, 3);
-  for (const resil::DigestVariant* variant : variants()) {
-    INFO(variant->name);
-    Use use(*variant);
-    std::vector<char> to(9000 + 128, 'x');
-    for (size_t bytes = 0; bytes <= 9000; bytes += bytes < 300 ? 1 : 61) {
-      const size_t from_offset = bytes % 64, to_offset = bytes * 5 % 64;
-      std::fill(to.begin(), to.end(), 'x');
-      if (resil::digest_copy(&to[to_offset], &data[from_offset], bytes) != defined(&data[from_offset], bytes))
-        FAIL("digest of " << bytes << " bytes");
-      const bool whole = memcmp(&to[to_offset], &data[from_offset], bytes) == 0;
-      const bool beside = (to_offset != 0 && to[to_offset - 1] != 'x') || to[to_offset + bytes] != 'x';
-      if (!whole || beside) FAIL("copy of " << bytes << " bytes");
-    }
-    CHECK(resil::digest_copy(nullptr, nullptr, 0) == defined(nullptr, 0));
-  }
 }
 
 TEST_CASE("leaves may be added in any order, and pieces may be cut anywhere") {
@@ -227,7 +206,7 @@ TEST_CASE("a digest returns only when the last helper has done its chunk") {
   const std::vector<char> data = noise(resil::kDigestLarge, 8);
   caller = std::this_thread::get_id();
   helper_claims = caller_chunks = 0;
-  const resil::DigestVariant variant = {"late", resil::digest_portable::variant.xxh3, late_helper, nullptr};
+  const resil::DigestVariant variant = {"late", resil::digest_portable::variant.xxh3, late_helper};
   Helpers helpers(1);
   Use use(variant);
   CHECK(digest(data.data(), data.size()) == defined(data.data(), data.size()));

@@ -75,21 +75,6 @@ uint64_t digest(const void* data, size_t bytes) {
   return digest_long(static_cast<const char*>(data), bytes);
 }
 
-uint64_t digest_copy(void* to, const void* from, size_t bytes) {
-  const size_t whole = bytes / kDigestLeaf, rest = bytes % kDigestLeaf;
-  char* target = static_cast<char*>(to);
-  const char* source = static_cast<const char*>(from);
-  uint64_t sum = 0;
-  if (whole != 0) {
-    sum = digest_variant().whole_copy(target, source, whole, 0);
-    if (rest == 0) return sum;
-    target += whole * kDigestLeaf;
-    source += whole * kDigestLeaf;
-  }
-  copy_bytes(target, source, rest);
-  return sum + digest_leaf(target, rest, whole);
-}
-
 void DigestStream::add(const void* data, size_t bytes) {
   const char* piece = static_cast<const char*>(data);
   while (bytes != 0) {

@@ -44,10 +44,6 @@ void digest_helpers(int local_ranks);
 /// but for kDigestLarge bytes and more only while no helper thread is allowed.
 uint64_t digest(const void* data, size_t bytes);
 
-/// D of the bytes that were copied to `to`, which must not overlap `from`: memory is read once. If another thread
-/// changes `from` meanwhile, D is that of the bytes in `to`. Never uses helper threads; any thread, async-signal-safe.
-uint64_t digest_copy(void* to, const void* from, size_t bytes);
-
 /// The part of D that leaf `index` adds. `bytes` <= kDigestLeaf; 0 only for the one leaf of an empty stream.
 uint64_t digest_leaf(const void* leaf, size_t bytes, uint64_t index);
 

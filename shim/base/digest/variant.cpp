@@ -11,8 +11,6 @@
 #define XXH_PREFETCH_DIST 2048
 #include <xxhash.h>
 
-#include <cstring>
-
 #include "shim/base/digest/variant.h"
 
 namespace resil::RESIL_DIGEST_VARIANT {
@@ -36,29 +34,10 @@ uint64_t whole(const char* data, size_t leaves, uint64_t first) {
   return sum;
 }
 
-/// Called, not put in as `rep movs`, which is slow to start.
-[[gnu::always_inline]] static inline void copy_leaf(char* to, const char* from) {
-  size_t bytes = kLeaf;
-  asm("" : "+r"(bytes));
-  memcpy(to, from, bytes);
-}
-
-uint64_t whole_copy(char* to, const char* from, size_t leaves, uint64_t first) {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < leaves; ++i) {
-    if (i + 1 < leaves)  // the CPU's own prefetching ends with the page
-      for (size_t at = kLeaf; at < 2 * kLeaf; at += 64) __builtin_prefetch(from + i * kLeaf + at);
-    copy_leaf(to + i * kLeaf, from + i * kLeaf);
-    sum += term(XXH3_64bits(to + i * kLeaf, kLeaf), first + i);  // what arrived in `to`, now in the first-level cache
-  }
-  return sum;
-}
-
 }  // namespace
 
 #define RESIL_TEXT(name) #name
 #define RESIL_NAME(name) RESIL_TEXT(name)
-extern const DigestVariant variant = {&RESIL_NAME(RESIL_DIGEST_VARIANT)[sizeof("digest_") - 1], xxh3, whole,
-                                      whole_copy};
+extern const DigestVariant variant = {&RESIL_NAME(RESIL_DIGEST_VARIANT)[sizeof("digest_") - 1], xxh3, whole};
 
 }  // namespace resil::RESIL_DIGEST_VARIANT

@@ -15,8 +15,6 @@ struct DigestVariant {
   uint64_t (*xxh3)(const void* data, size_t bytes);
   /// Sum of the terms of `leaves` whole leaves, the first of which has index `first`.
   uint64_t (*whole)(const char* data, size_t leaves, uint64_t first);
-  /// The same, and the leaves copied to `to`.
-  uint64_t (*whole_copy)(char* to, const char* from, size_t leaves, uint64_t first);
 };
 
 // portable is what the compiler's default target allows: SSE2 on x86-64, NEON on aarch64.
