@@ -185,7 +185,7 @@ def wave(mpi="openmpi", ranks=3, size=ENDLESS):
     directory = jobs.scratch()
     _file(directory, "wave.py", WAVE)
     return Workload("wave (mpi4py)", mpi, ranks, ["/usr/bin/python3", "wave.py", str(min(int(size * 4000), 10**9))],
-                    directory, "^energy", ("/usr/bin/python3",))
+                    directory, "^energy", ("/usr/bin/python3", "/usr/lib/python3/dist-packages/numpy"))
 
 
 def rounds(mpi="openmpi", ranks=4, size=ENDLESS, kind="short", milliseconds=5):
