@@ -66,7 +66,8 @@ void add_difference(Finding& finding, const Case& one, const Comparison& c) {
                 c.bits_differ, plural(c.bits_differ), c.first, c.last, among,
                 c.zero ? "; all of them found as zero" : "");
   } else if (c.compared != 0) {
-    finding.add("differing", "none of the first %u bytes, which both sides kept", c.compared);
+    finding.add("differing", "none of the first %u bytes, which both sides kept%s", c.compared,
+                c.leaves_differ == 0 ? "" : "; no copy is left of others (4 MiB a message, 64 MiB in all are kept)");
   }
   const uint64_t piece = piece_bytes(one.sent.bytes), kib = piece >> 10;
   if (c.leaves_differ != 0)

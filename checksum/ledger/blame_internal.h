@@ -27,7 +27,7 @@ using ledger::Peer;
 using ledger::Record;
 
 constexpr uint64_t kStoreBytes = 16u << 20;
-constexpr uint64_t kMostRest = (4u << 20) - kKeptBytes;  ///< of each packet, behind its start
+constexpr uint64_t kMostRest = (4u << 20) - kKeptBytes;  ///< of each packet, behind its start (told in findings)
 constexpr uint64_t kRestBytes = 64u << 20;  ///< of all packets
 constexpr uint32_t kSlots = 4096;  ///< receives with evidence at a time
 constexpr uint32_t kCases = 256;  ///< open cases

@@ -449,19 +449,23 @@ TEST_CASE("blame: several threads announce, complete, receive and ask at the sam
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t] {
       for (uint64_t i = 0; i < 3000; ++i) {
-        const std::string text = data(static_cast<unsigned>(t * 10000 + static_cast<int>(i)), 64);
-        const View v = view(text.data(), 64);
-        Record record = {99, digest(text.data(), 64), 64, 0, static_cast<uint32_t>(t), 0, 0, 0};
+        const uint32_t bytes = i % 50 == 0 ? 20000 : 64;  // the former are kept in two stores
+        const std::string text = data(static_cast<unsigned>(t * 10000 + static_cast<int>(i)), bytes);
+        const View v = view(text.data(), bytes);
+        Record record = {99, digest(text.data(), bytes), bytes, 0, static_cast<uint32_t>(t), 0, 0, 0};
         const uint64_t handle = blame::sent(t, i, record, v), posted = blame::receive_posted(v);
         blame::sent_complete(handle, v);
         if (i % 3 == 0) blame::history_void(handle, true);
         blame::drop(posted);
         if (i % 100 == 0) {
           static thread_local blame::Known known;
+          static thread_local char rest[8000];
           blame::history_find(t, i, record, &known);
           if (!known.found || known.entry.record.digest != record.digest || known.at_end != record.digest ||
               ((known.entry.flags & blame::kVoid) != 0) != (i % 3 == 0) ||
-              memcmp(known.content.data, text.data(), 64) != 0)
+              memcmp(known.content.data, text.data(), 64) != 0 ||
+              blame::history.rest.get(known.rest, 12000, sizeof(rest), rest) != sizeof(rest) ||
+              memcmp(rest, text.data() + 12000, sizeof(rest)) != 0)
             throw Stopped{1};  // ends the test program: Catch is not for threads
         }
       }

@@ -75,7 +75,7 @@ struct Job {
   bool stopped(double since, double now) {
     waits[0].state.activity = RankActivity::kStopped;
     waits[0].state.kernel_state = 'T';
-    facts[0] = {RankActivity::kStopped, true, since};
+    facts[0] = {RankActivity::kStopped, true, true, since};
     root->moved_at = since;
     return stopped_verdict(*root, now, &verdict);
   }
@@ -199,6 +199,26 @@ TEST_CASE("a stopped rank is found after 5 s where all others wait, else after 1
   job.root->longest_stop = 4;
   CHECK(!job.stopped(100, 111));
   CHECK(job.stopped(100, 112));
+}
+
+TEST_CASE("a stop of a moment, as strace makes at each system call, is not told, a longer one once and at its end") {
+  Job job(2);
+  const auto look = [&job](double now, bool stopped) {
+    job.root->summary.event_count = stopped;
+    job.root->summary.events[0] = {1, RankActivity::kStopped, 0, {}};
+    note_facts(*job.root, now);
+  };
+  for (int i = 0; i <= 30; ++i) look(100 + .3 * i, i % 3 != 0);
+  CHECK(logged.empty());
+  for (const double now : {200., 200.9}) look(now, true);
+  CHECK(logged.empty());
+  for (const double now : {201.1, 204., 204.9}) look(now, true);
+  REQUIRE(logged.size() == 1);
+  CHECK(logged[0].find("rank 1 is stopped") != std::string::npos);
+  look(205, false);
+  REQUIRE(logged.size() == 2);
+  CHECK(logged[1].find("rank 1 runs again after 5.0 s") != std::string::npos);
+  CHECK(job.root->longest_stop == Approx(5));
 }
 
 TEST_CASE("a node that gives no answer since the last progress is a finding after 30 s, while all others wait") {

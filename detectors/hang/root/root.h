@@ -29,10 +29,10 @@ struct JobStates {
   const RankState** by_rank;  ///< null: did not answer
 };
 
-/// A rank that is stopped or gone, as last said in hang.log.
+/// A rank that is stopped or gone, as last seen.
 struct Fact {
   RankActivity said;
-  bool now;
+  bool now, told;  ///< told: in hang.log
   double since;
 };
 

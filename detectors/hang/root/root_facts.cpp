@@ -11,6 +11,8 @@ namespace resil::hang {
 namespace {
 
 constexpr double kSilentSeconds = 1.2, kSilenceSuspected = 15;
+// Seconds. Under strace or a debugger a rank is stopped for a moment at each system call.
+constexpr double kStopTold = 1;
 
 void notice(Root& root, Message id, int32_t rank, double seconds = 0) {
   Statement line = statement_of(id, rank);
@@ -36,9 +38,9 @@ void note_facts(Root& root, double now) {
     if (event.rank < 0 || event.rank >= static_cast<int32_t>(count) || event.what == RankActivity::kUnknown) continue;
     Fact& fact = root.facts[event.rank];
     fact.now = true;
-    if (fact.said == event.what) continue;
-    fact.said = event.what;
-    fact.since = now;
+    if (fact.said != event.what) fact = {event.what, true, false, now};
+    if (fact.told || (event.what == RankActivity::kStopped && now - fact.since < kStopTold)) continue;
+    fact.told = true;
     notice(root,
            event.what == RankActivity::kStopped ? Message::kRankStopped
            : event.memory != 0                  ? Message::kRankOutOfMemory
@@ -50,7 +52,7 @@ void note_facts(Root& root, double now) {
     if (fact.now || fact.said != RankActivity::kStopped) continue;
     const double lasted = now - fact.since;
     if (lasted > root.longest_stop) root.longest_stop = lasted;
-    notice(root, Message::kRankContinues, static_cast<int32_t>(i), lasted);
+    if (fact.told) notice(root, Message::kRankContinues, static_cast<int32_t>(i), lasted);
     fact.said = RankActivity::kUnknown;
   }
 }
