@@ -11,6 +11,7 @@ import time
 
 from . import balance, candidates, checksum, findings, html_data, leftovers, place, recorded, reductions, runs, stacks, staging, verification, waits
 from .html_parts import e, facts, graph, line_key, none, picture, section, table, tree
+from .job import Usage
 from .report import load
 from .summary import merge
 from .text import bytes_text, clean, integer, plural, ranges, ranks_word, seconds_text
@@ -42,9 +43,14 @@ def run(options) -> int:
         sys.stdout.write(page)
     else:
         temporary = "%s.%d.tmp" % (path, os.getpid())
-        with open(temporary, "x", encoding="utf-8", errors="replace") as file:
-            file.write(page)
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "x", encoding="utf-8", errors="replace") as file:
+                file.write(page)
+            os.replace(temporary, path)
+        except OSError as error:  # somebody else's reports, or a full disk
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise Usage("%s cannot be written: %s; --output FILE puts it elsewhere" % (clean(path, 4096), error.strerror)) from None
         print("%s (%s)" % (clean(path, 4096), bytes_text(len(page.encode("utf-8", "replace")))))
     return 3 if directory.problems else 0
 

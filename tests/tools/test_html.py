@@ -168,6 +168,18 @@ class Html(Case):
         self.assertEqual(sorted(os.listdir(self.directory)), ["rank-00000.json", "report.html"])
         self.assertEqual(self.tool("report", self.directory)[0], 0)  # it is no file that the report stumbles over
 
+    def test_a_place_that_cannot_be_written(self):
+        """What to do stands there, and nothing is left; root may write anywhere, so the place is no directory, or is in none."""
+        self.report(rank=0, size=1)
+        os.makedirs(os.path.join(self.top, "taken"))
+        for path in ("taken", "nowhere/report.html"):
+            path = os.path.join(self.top, path)
+            before = sorted(os.listdir(self.top))
+            status, out, error = self.tool("html", "--output", path, self.directory)
+            self.assertEqual((status, out), (2, ""))
+            self.assertRegex(error, r"^resil: %s cannot be written: [^:;]+; --output FILE puts it elsewhere\n$" % re.escape(path))
+            self.assertEqual(sorted(os.listdir(self.top)), before)
+
     def test_odd_numbers(self):
         for value in (None, -1, 2**63, 1e300, float("nan"), "x", []):
             self.write("rank-00000.json", report_object(elapsed_seconds=value, calls={"MPI_Send": {"count": value, "seconds": value, "bytes": value}},
