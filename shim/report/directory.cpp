@@ -17,6 +17,7 @@
 
 #include "shim/base/clock.h"
 #include "shim/base/hash.h"
+#include "shim/base/process_state.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/messages.h"

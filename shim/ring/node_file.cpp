@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "shim/base/hash.h"
+#include "shim/base/process_state.h"
 #include "shim/ring/segment.h"
 
 namespace resil {
@@ -27,27 +28,6 @@ constexpr size_t kPage = 4096;
 bool is_own_file(const struct stat& status, size_t least) {
   return S_ISREG(status.st_mode) && status.st_uid == geteuid() && status.st_nlink == 1 &&
          status.st_size >= static_cast<off_t>(least) && status.st_size <= kMostBytes;
-}
-
-/// The fields of /proc/PID/stat behind the name: state letter and start time. False: no such process, or only a zombie.
-bool read_process(int pid, char* state, uint64_t* started) {
-  char text[1024];
-  // task/..: an emulator (qemu-user) answers for a process's own `stat` itself, with another start time than others
-  // see.
-  if (pid == getpid()) strcpy(text, "/proc/self/task/../stat");  // right in any mount of /proc
-  else snprintf(text, sizeof(text), "/proc/%d/task/../stat", pid);
-  int fd = open(text, O_RDONLY | O_CLOEXEC);
-  ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0) close(fd);
-  if (length <= 0) return false;
-  text[length] = 0;
-  const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
-  if (field == nullptr || strlen(field) <= 2 || field[2] == 'Z' || field[2] == 'X')
-    return false;  // only its parent's question about it is left
-  *state = field[2];
-  for (int i = 0; field != nullptr && i < 20; ++i) field = strchr(field + 1, ' ');
-  *started = field != nullptr ? strtoull(field + 1, nullptr, 10) : 0;
-  return true;
 }
 
 }  // namespace
@@ -108,18 +88,6 @@ Life node_file_life(int fd, const NodeFileOwner& owner) {
   if (owner.held) return Life::kGone;
   if (owner.pid_namespace != pid_namespace() || !proc_is_own()) return Life::kUnknown;
   return owner.pid_start != 0 && process_start_time(owner.pid) == owner.pid_start ? Life::kLives : Life::kGone;
-}
-
-uint64_t process_start_time(int pid) {
-  char state;
-  uint64_t started = 0;
-  return read_process(pid, &state, &started) ? started : 0;
-}
-
-int process_state(int pid, uint64_t started) {
-  char state;
-  uint64_t found = 0;
-  return read_process(pid, &state, &found) && found == started ? state : 0;
 }
 
 uint64_t pid_namespace() {

@@ -60,12 +60,6 @@ enum class Life : uint8_t { kGone, kLives, kUnknown };
 /// kUnknown: made without a mark, in another pid namespace.
 Life node_file_life(int fd, const NodeFileOwner& owner);
 
-/// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process (any
-/// more).
-uint64_t process_start_time(int pid);
-/// State letter of that process (R, S, D, T, t, ...), 0 when it is gone; `started` as above, so that a reused pid is
-/// not taken for it.
-int process_state(int pid, uint64_t started);
 /// Identity of this process's pid namespace, 0 unknown.
 uint64_t pid_namespace();
 /// Identity of what paths mean to this process: its mount namespace and root directory. 0 unknown.

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "shim/base/clock.h"
+#include "shim/base/process_state.h"
 #include "shim/base/version.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"

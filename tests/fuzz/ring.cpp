@@ -21,6 +21,7 @@
 #include "detectors/hang/reader/snapshot.h"
 #include "detectors/hang/slots/layout.h"
 #include "fuzz.h"
+#include "shim/base/process_state.h"
 #include "shim/model/calls.h"
 #include "shim/ring/node_file.h"
 #include "shim/ring/node_memory.h"

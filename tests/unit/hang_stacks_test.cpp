@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "detectors/hang/reader/stacks.h"
+#include "shim/base/process_state.h"
 #include "shim/ring/segment.h"
 #include "shim/runtime/stacks/remote.h"
 

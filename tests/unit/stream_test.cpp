@@ -19,6 +19,7 @@
 
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/parts_internal.h"
+#include "shim/base/process_state.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/presence/launch.h"

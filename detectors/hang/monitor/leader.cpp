@@ -22,6 +22,7 @@
 #include "detectors/hang/reader/watch.h"
 #include "shim/base/clock.h"
 #include "shim/base/helper_thread.h"
+#include "shim/base/process_state.h"
 #include "shim/call/fast_path.h"
 #include "shim/call/runtime.h"
 #include "shim/presence/launch.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "detectors/hang/reader/watch.h"
+#include "shim/base/process_state.h"
 #include "shim/base/task_list.h"
 #include "shim/ring/segment.h"
 

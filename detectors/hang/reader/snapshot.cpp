@@ -15,6 +15,7 @@
 #include "detectors/hang/reader/reader.h"
 #include "detectors/hang/slots/calls.h"
 #include "shim/base/hash.h"
+#include "shim/base/process_state.h"
 #include "shim/call/runtime.h"
 #include "shim/presence/launch.h"
 #include "shim/ring/segment.h"

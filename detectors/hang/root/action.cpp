@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "shim/base/helper_thread.h"
+#include "shim/base/process_state.h"
 #include "shim/call/runtime.h"
 #include "shim/presence/pmi1.h"
 #include "shim/presence/pmix.h"

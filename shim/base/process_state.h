@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether a process is there and what it does. Any thread, no signal handler. May touch: /proc, read only.
+#pragma once
+
+#include <cstdint>
+
+namespace resil {
+
+/// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process (any
+/// more).
+uint64_t process_start_time(int pid);
+/// State letter of that process (R, S, D, T, t, ...), 0 when it is gone; `started` as above, so that a reused pid is
+/// not taken for it.
+int process_state(int pid, uint64_t started);
+
+}  // namespace resil
