@@ -19,8 +19,6 @@
 
 namespace resil {
 
-std::atomic<uint32_t> handle_generation;
-
 namespace {
 
 // Entry 0 of the ring's section is "none", entry 1 collects the communicators that found no place.

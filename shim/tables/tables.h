@@ -44,7 +44,8 @@ CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle);
 /// The program has given the communicator a name: the ring tells it from now on. Inside MPI_Comm_set_name.
 void comm_renamed(uint64_t handle);
 /// Goes up whenever a communicator or datatype handle may be reused; what was cached before holds no longer.
-extern std::atomic<uint32_t> handle_generation;
+/// Inline: who only raises it does not need the tables.
+inline std::atomic<uint32_t> handle_generation;
 /// Before MPI_Type_free: cached sizes of reused handles must not survive.
 inline void forget_types() { handle_generation.fetch_add(1, std::memory_order_relaxed); }
 
