@@ -31,7 +31,6 @@
 namespace resil {
 
 Runtime runtime;
-std::atomic<uint32_t> handle_generation;
 
 namespace {
 

@@ -66,7 +66,6 @@ resil::ErrorKind error_kind(int) { return resil::ErrorKind::kOther; }
 namespace resil {
 Runtime runtime;
 const Backend* backend;
-std::atomic<uint32_t> handle_generation;
 thread_local Thread* current_thread;
 uint64_t request_handle(const void* array, int64_t index) { return static_cast<const uint64_t*>(array)[index]; }
 const TypeMap* type_map_slow(Thread&, uint64_t) { return &kWord; }

@@ -472,7 +472,6 @@ TEST_CASE("A window whose memory lies elsewhere is found, once, and its users ar
 namespace resil {
 
 Runtime runtime;
-std::atomic<uint32_t> handle_generation;
 
 namespace host_memory_detail {
 constinit thread_local Range stack __attribute__((tls_model("initial-exec"))) = {};
