@@ -62,11 +62,12 @@ class Surroundings(support.Case):
         self.assertLessEqual(max(map(len, plain.stdout.decode().splitlines())), 100)
         clean = os.path.join(self.top, "clean")
         self.write("rank-00000.json", support.report_object(rank=0, size=1), clean)
+        without = {name: value for name, value in os.environ.items() if name != "RESIL_RECORD_SAMPLE"}  # `env` finds no such variable
         for streams in ("<&- >&- 2>&-", ">&-", "2>&-", "<&-"):
             for words, expected in ((("report", self.directory), 1), (("report", "--json", clean), 0), (("html", clean), 0), (("env",), (0, 2)),
                                     (("report", "/nowhere"), 2)):
                 closed = subprocess.run(["sh", "-c", 'exec "$0" "$@" ' + streams, sys.executable, support.TOOL, *words], capture_output=True,
-                                        timeout=120, check=False)
+                                        env=without, timeout=120, check=False)
                 self.assertIn(closed.returncode, expected if isinstance(expected, tuple) else (expected,), (streams, words, closed))
                 self.assertNotIn(b"Traceback", closed.stderr)
         reader = subprocess.run(["sh", "-c", '{ "$0" "$@"; echo "status $?" >&2; } | head -n 1', sys.executable, support.TOOL, "report",
