@@ -343,6 +343,18 @@ def fast(f, signature, names):
     return ""
 
 
+def without_handles(f, signature, names):
+    """A null pointer where the application's handles should be: the MPI's error to return, and nothing for resil to look at."""
+    conditions = []
+    for p in f.parameters:
+        if p.kind == "REQUEST" and p.array:  # with no requests at all it is no error
+            count = next(q.name for q in f.parameters if q.kind == "INT" and q.name in ("count", "incount"))
+            conditions.append(f"{p.name} == nullptr && {count} != 0")
+        elif p.kind in HANDLES and p.direction == "inout" and not p.array:
+            conditions.append(f"{p.name} == nullptr")
+    return "".join(f"if ({condition}) [[unlikely]] return real<{signature}>(layer, CallId::k{f.name})({names});\n  " for condition in conditions)
+
+
 def fallback(f):
     """Body for a library that lacks the name (design: Interposition, exported names)."""
     if not f.large:
@@ -436,7 +448,8 @@ def main():
                 wrappers += [f"template <int layer> RESIL_APART {f.returns} general_{f.name}({declared}) {{\n  {body}\n}}\n",
                              f"template <int layer> RESIL_APART {f.returns} fast_{f.name}({declared}) {{\n  {first}\n  return general_{f.name}<layer>({names});\n}}\n"]
                 body = f"if (fast::enabled) return fast_{f.name}<layer>({names});\n  return general_{f.name}<layer>({names});"
-        wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {body}\n}}\n")
+        guard = without_handles(f, signature, names)
+        wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {guard}{body}\n}}\n")
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
         unused = "" if f.large and "unsupported" not in rest else "".join(f"  (void){p.name};\n" for p in f.parameters)
         wrappers.append(f"inline {f.returns} fallback_{f.name}({declared}) {{\n{unused}  {rest}\n}}\n")

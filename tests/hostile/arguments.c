@@ -317,6 +317,38 @@ static void errors(void) {
   tell("afterwards");
 }
 
+// No handle where one should be: an error of the MPI's, also from where the same call has gone well again and again.
+static void no_handles(void) {
+  MPI_Request both[2];
+  MPI_Status status;
+  int flag = 0, at = 0, many = 0, indices[2];
+  for (int turn = 0; turn < 8; turn++) {
+    const int without = turn == 6;
+    MPI_Request* pair = without ? NULL : both;
+    MPI_Irecv(&result[0], 1, MPI_INT, 0, 1, MPI_COMM_SELF, &both[0]);
+    MPI_Isend(&data[0], 1, MPI_INT, 0, 1, MPI_COMM_SELF, &both[1]);
+    TRY(MPI_Waitall(2, pair, MPI_STATUSES_IGNORE));
+    if (without) MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+    MPI_Isend(&data[0], 1, MPI_INT, MPI_PROC_NULL, 1, MPI_COMM_SELF, &both[0]);
+    TRY(MPI_Wait(pair, MPI_STATUS_IGNORE));
+    if (without) MPI_Wait(both, MPI_STATUS_IGNORE);
+    MPI_Irecv(&result[0], 1, MPI_INT, 0, 1, MPI_COMM_SELF, &both[0]);
+    TRY(MPI_Test(pair, &flag, MPI_STATUS_IGNORE));
+    MPI_Isend(&data[0], 1, MPI_INT, 0, 1, MPI_COMM_SELF, &both[1]);
+    MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+  }
+  TRY(MPI_Waitall(0, NULL, MPI_STATUSES_IGNORE));
+  TRY(MPI_Waitany(2, NULL, &at, &status));
+  TRY(MPI_Waitsome(2, NULL, &many, indices, MPI_STATUSES_IGNORE));
+  TRY(MPI_Testall(2, NULL, &flag, MPI_STATUSES_IGNORE));
+  TRY(MPI_Testany(2, NULL, &at, &flag, &status));
+  TRY(MPI_Testsome(2, NULL, &many, indices, MPI_STATUSES_IGNORE));
+  TRY(MPI_Start(NULL));
+  TRY(MPI_Startall(2, NULL));
+  TRY(MPI_Cancel(NULL));
+  TRY(MPI_Request_free(NULL));
+}
+
 static void one_sided(void) {
   MPI_Win win;
   MPI_Request request;
@@ -366,7 +398,7 @@ static void one_sided(void) {
 
 static const struct Case kCases[] = {CASE(insignificant), CASE(in_place), CASE(empty), CASE(neighbours), CASE(alone),
   CASE(between), CASE(arrays_freed), CASE(more_arrays_freed),
-  CASE(handles_freed), CASE(other_order), CASE(errors), CASE(one_sided), {NULL, NULL}};
+  CASE(handles_freed), CASE(other_order), CASE(errors), CASE(no_handles), CASE(one_sided), {NULL, NULL}};
 
 int main(int argc, char** argv) {
   kNoType = MPI_DATATYPE_NULL;
