@@ -77,18 +77,14 @@ bool measure(uint64_t type, TypeMap& map) {
                        map.high <= lower_bound + true_extent);
 }
 
-/// What the backend answers, which is the same one for good: put together once. Threads may do so at the same time, and
-/// store the same values; `decode` is the last.
-const TypeQueries& queries_of_backend() {
-  static constinit TypeQueries queries = {};
-  if (__atomic_load_n(&queries.decode, __ATOMIC_ACQUIRE) == nullptr) [[unlikely]] {
-    const TypeFunctions& types = *backend->types;
-    __atomic_store_n(&queries.release, types.release, __ATOMIC_RELAXED);
-    __atomic_store_n(&queries.basic, types.basic, __ATOMIC_RELAXED);
-    __atomic_store_n(&queries.size, backend->type_size, __ATOMIC_RELAXED);
-    __atomic_store_n(&queries.extent, types.extent, __ATOMIC_RELAXED);
-    __atomic_store_n(&queries.decode, types.decode, __ATOMIC_RELEASE);
-  }
+TypeQueries queries_of_backend() {
+  const TypeFunctions& types = *backend->types;
+  TypeQueries queries = {};
+  queries.release = types.release;
+  queries.basic = types.basic;
+  queries.size = backend->type_size;
+  queries.extent = types.extent;
+  queries.decode = types.decode;
   return queries;
 }
 
