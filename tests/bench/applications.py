@@ -92,13 +92,15 @@ def counted(runner, work, variant):
         os.unlink(old)
     tool = ["valgrind", "--tool=callgrind", "--separate-threads=yes", "-q", f"--callgrind-out-file={folder}/whole.%p"]
     runner.run(work, variant, before=tool)
-    own = program = 0
+    own, program, library = 0, 0, os.path.realpath(jobs.library())
     for path in glob.glob(f"{folder}/whole.*-01"):
         for name, count in by_object(path).items():
-            if os.path.basename(name).startswith("libresil"):
+            if os.path.realpath(name) == library:
                 own += count
             elif not MPI_OBJECT.search(name) and not any(word in name for word in NOT_THE_PROGRAM):
                 program += count
+    if own == 0:
+        sys.exit(f"bench: {library} is in none of callgrind's dumps")
     return own, program
 
 
