@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which call sites may go the fast path, and what their entries keep for it (shim/call/fast_path.h).
+
+#include "detectors/hang/slots/signature.h"
+#include "detectors/hang/slots/writer.h"
+#include "detectors/hang/slots/writer_internal.h"
+
+namespace resil::hang {
+
+namespace {
+
+/// A message of an envelope of its own, of the type that it last had.
+bool fast_message(Event& e, SiteEntry& site, bool sent) {
+  const int32_t world = world_of(e.comm, e.peer);  // the general way says what is lost
+  if (world < 0) return false;
+  Envelope* envelope = envelope_of(e.comm->ring->id, world, e.tag);
+  if (envelope == nullptr || !counts_exactly(*envelope)) return false;
+  site.envelope = envelope;
+  site.world = world;
+  const uint64_t type = sent ? e.send.type : e.receive.type;
+  return (sent ? envelope->handles.sent : envelope->handles.posted) == static_cast<uint32_t>(type);
+}
+
+/// What it must agree on follows from its arguments alone, and its communicator has a track.
+bool fast_collective(Event& e, SiteEntry& site, Kind kind) {
+  const uint32_t index = e.comm->index;
+  if (index >= kTracks || writer.section->tracks[index].comm != e.comm->ring->id) return false;
+  uint8_t flags;
+  site.world = world_of(e.comm, e.peer);
+  site.signature = signature_of(e, kind, slot_of(e), &flags);
+  const ring::MixedSignature mixed = ring::mixed_signature(site.signature);
+  site.mixed = uint64_t{mixed.what} << 32 | mixed.bytes;
+  site.basic_type = common_type(e, kind, site.signature);
+  return flags == 0;
+}
+
+}  // namespace
+
+bool writer_fast(Event& e, SiteEntry& site) {
+  if (writer.section == nullptr) return true;
+  const CallMeaning& meaning = meaning_of(e.id);
+  e.thread->wait = slot_of(e).wait;
+  switch (meaning.role) {
+    case Role::kSend:
+    case Role::kPostSend: return fast_message(e, site, true);
+    case Role::kReceive:
+    case Role::kPostReceive: return fast_message(e, site, false);
+    case Role::kWait:
+    case Role::kTest: return true;
+    case Role::kProbePoll:  // what its slot asks for
+      site.signature = e.comm->ring->id;
+      site.world = world_of(e.comm, e.peer);
+      return true;
+    case Role::kCollective: return fast_collective(e, site, meaning.kind);
+    default: return false;
+  }
+}
+
+}  // namespace resil::hang
