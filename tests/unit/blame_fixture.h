@@ -4,13 +4,13 @@
 // announces is in the history, what rank 1 receives makes the cases, and messages between them are delivered by hand.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstring>
 #include <deque>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "checksum/ledger/blame_internal.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"

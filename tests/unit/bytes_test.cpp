@@ -2,10 +2,10 @@
 //
 // How many bytes a call names, for every shape; arguments that are not significant are garbage in every event here,
 // and asking for a garbage datatype or reading a garbage array fails the test.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <set>
 
+#include "check.h"
 #include "fake_backend.h"
 
 namespace {

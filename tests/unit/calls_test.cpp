@@ -3,11 +3,11 @@
 // shim/model/calls.h against the names that the standard gives: a function's name says its operation, how it starts
 // and its variant, so that a row of shim/api/mpi.txt with another class than its name has is found.
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <set>
 #include <string>
 
+#include "check.h"
 #include "shim/model/calls.h"
 
 using namespace resil;

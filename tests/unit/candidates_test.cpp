@@ -5,11 +5,11 @@
 #include "checksum/p2p/candidates.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <random>
 #include <set>
 #include <vector>
 
+#include "check.h"
 #include "shim/model/tells_others.h"
 
 namespace {

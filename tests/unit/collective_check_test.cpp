@@ -2,11 +2,11 @@
 //
 // Checks of collectives, on simulated ranks: random collectives that go right are never called wrong and leave nothing
 // open; one changed byte is found, and where a majority or a root can tell, the right rank is named.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "check.h"
 #include "checksum/collective/linear.h"
 #include "collective_calls.h"
 

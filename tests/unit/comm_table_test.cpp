@@ -2,12 +2,12 @@
 //
 // Communicator ids: the same on all ranks without a message, different for different communicators; the table when it
 // is full, when handles are reused, and under threads.
-#include <catch2/catch.hpp>
 #include <map>
 #include <random>
 #include <set>
 #include <thread>
 
+#include "check.h"
 #include "fake_backend.h"
 
 namespace {

@@ -3,12 +3,12 @@
 // The configuration table with fake modules: types, lists, added modes, messages, warnings.
 #include "shim/config/config.h"
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "shim/call/module_list.h"
 #include "shim/config/config_value.h"
 

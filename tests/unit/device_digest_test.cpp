@@ -3,12 +3,11 @@
 // The kernels' one source, run on the CPU: the digest of every length at any alignment, batches over several blocks,
 // and all kinds of runs, held against the CPU's digest of the packed stream; pack and unpack against type_pack.
 
-#include <catch2/catch.hpp>
-
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "check.h"
 #include "pipeline/staging/device_stream.h"
 #include "shim/base/digest/digest.h"
 #include "shim/model/datatype/run_list.h"

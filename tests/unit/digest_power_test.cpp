@@ -3,7 +3,6 @@
 // What the digest detects, and what the compatibility fingerprint does not: damage of the kinds that transports do,
 // injected into messages like those of real codes. Seeded, so that a failure can be repeated.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "shim/base/digest/compat.h"
 #include "shim/base/digest/digest.h"
 

@@ -6,6 +6,7 @@
 #define XXH_VECTOR 0  // scalar: no code in common with the variants
 #include <xxhash.h>
 
+#include "check.h"
 #include "shim/base/digest/digest.h"
 
 #include <sys/mman.h>
@@ -14,7 +15,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
 #include <string>

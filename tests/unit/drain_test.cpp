@@ -2,10 +2,10 @@
 //
 // How long a drain, and MPI_Finalize, may wait, by a clock of its own: ranks that never answer, and cases that are
 // never answered.
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 
+#include "check.h"
 #include "checksum/collective/collective.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/parts_internal.h"

@@ -6,11 +6,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <random>
 
+#include "check.h"
 #include "detectors/dump/dump.h"
 #include "dump_fixture.h"
 #include "shim/base/safe_text.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // See dump_fixture.h. Also defines what the rest of the library would: Runtime, configuration, notes.
-#define CATCH_CONFIG_MAIN
-#define CATCH_CONFIG_NO_POSIX_SIGNALS
 #include "dump_fixture.h"
 
 #include <dirent.h>
@@ -16,12 +14,11 @@
 #include <unistd.h>
 #include <cstdarg>
 #include <cstdio>
-
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
+#include "check.h"
 #include "shim/base/safe_text.h"
 #include "shim/call/registry.h"
 #include "shim/config/config.h"

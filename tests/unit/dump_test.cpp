@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cerrno>
 #include <cstring>
 #include <thread>
 
+#include "check.h"
 #include "detectors/dump/dump.h"
 #include "dump_fixture.h"
 #include "shim/runtime/stacks/objects.h"

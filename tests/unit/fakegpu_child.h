@@ -3,8 +3,6 @@
 // Cases on the stand-in GPU, each in a child of its own because a driver reads FAKEGPU once.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +13,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "check.h"
 
 #define NEED(condition)                                                       \
   do {                                                                        \

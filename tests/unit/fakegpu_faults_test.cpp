@@ -2,10 +2,9 @@
 //
 // The faults that the stand-in GPU makes: each really happens, exactly as often as it counts, and nothing else changes.
 
-#include <catch2/catch.hpp>
-
 #include <cstring>
 
+#include "check.h"
 #include "tests/unit/fakegpu_cuda.h"
 
 TEST_CASE("no fault without being asked for") {

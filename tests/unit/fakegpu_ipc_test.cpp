@@ -2,13 +2,12 @@
 //
 // The stand-in's memory of other processes: two of them, which fork before either has a driver.
 
-#include <catch2/catch.hpp>
-
 #include <fcntl.h>
 #include <sys/socket.h>
 
 #include <cstring>
 
+#include "check.h"
 #include "tests/unit/fakegpu_cuda.h"
 
 namespace {

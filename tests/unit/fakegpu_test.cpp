@@ -2,10 +2,9 @@
 //
 // The stand-in GPU keeps what tests/fakegpu/fakegpu.h promises; without that, tests that pass on it say nothing.
 
-#include <catch2/catch.hpp>
-
 #include <cstring>
 
+#include "check.h"
 #include "tests/unit/fakegpu_cuda.h"
 
 TEST_CASE("the host cannot touch device memory") {

@@ -2,11 +2,11 @@
 //
 // Fault injection without MPI: the grammar of RESIL_FAULT, what is done to a packet, the data that lands late, and the
 // way of a receive and of a send through the hooks.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "checksum/fault/engine.h"
 #include "checksum/fault/operations.h"
 #include "checksum/fault/pool.h"

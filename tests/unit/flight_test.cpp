@@ -4,9 +4,9 @@
 // wrapping around, nesting and calls that were left by an exception; and which calls are timed.
 #include "shim/call/flight.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 
+#include "check.h"
 #include "fake_backend.h"
 
 namespace {

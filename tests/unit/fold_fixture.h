@@ -6,11 +6,11 @@
 //   for n in $(seq 100); do RESIL_TEST_SEED=$n build/tests/unit/fold_test || echo "seed $n"; done
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "check.h"
 #include "pipeline/reduction/kernel.h"
 #include "tests/unit/fold_oracle.h"
 

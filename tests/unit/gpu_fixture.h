@@ -7,8 +7,6 @@
 // are not to be had then, and cases with the tag [fake] need the stand-in.
 #pragma once
 
-#include <catch2/catch.hpp>
-
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -17,6 +15,7 @@
 #include <random>
 #include <vector>
 
+#include "check.h"
 #include "pipeline/gpu/gpu.h"
 #include "tests/fakegpu/cuda_functions.h"
 

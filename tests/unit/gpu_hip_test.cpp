@@ -3,8 +3,6 @@
 // HIP on the stand-in: what differs from CUDA. Devices in place of contexts, ROCr asked in place of the runtime, and
 // errors that the program would see.
 
-#include <catch2/catch.hpp>
-
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -12,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "pipeline/gpu/gpu.h"
 #include "pipeline/gpu/kernels/image.h"
 #include "pipeline/gpu/pinned.h"

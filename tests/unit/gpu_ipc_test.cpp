@@ -3,8 +3,6 @@
 // Memory of another process through pipeline/gpu: two processes on the stand-in, each with settings of its own. They
 // are this program again, with the hidden case that they are to run; the one that Catch runs has no driver.
 
-#include <catch2/catch.hpp>
-
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,6 +13,7 @@
 #include <iterator>
 #include <string>
 
+#include "check.h"
 #include "pipeline/gpu/kernels/image.h"
 #include "tests/unit/gpu_fixture.h"
 

@@ -3,14 +3,13 @@
 // The judgement of waits and queries, with a driver whose device does what the test says, when it says so: nothing is
 // claimed that is not so, a query that is asked again and again gets its answer, no word is taken for another.
 
-#include <catch2/catch.hpp>
-
 #include <atomic>
 #include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "detectors/gpu_runtime/call.h"
 
 namespace resil::gpu_runtime {

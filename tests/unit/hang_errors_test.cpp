@@ -2,12 +2,12 @@
 //
 // Errors of waits whose timers have expired: thresholds by type and distance, what the probes say of the destination,
 // who is responsible, merged and associated. States are made here.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <memory>
 #include <tuple>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/root/wait_errors.h"
 #include "shim/base/clock.h"
 

@@ -3,12 +3,12 @@
 // What tests of the fast path share: calls that go it where it is open, and the general way else.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/slots/envelopes.h"
 #include "detectors/hang/slots/writer.h"
 #include "hang_slots.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // State slots: what was freed while requests on it are pending.
-#include <catch2/catch.hpp>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/reader/snapshot.h"
 #include "detectors/hang/slots/writer.h"
 #include "hang_slots.h"

@@ -3,8 +3,7 @@
 // The wait-for graph on communicators and windows that some ranks have freed, and in collectives that wait for the
 // ranks that their own counts name.
 
-#include <catch2/catch.hpp>
-
+#include "check.h"
 #include "hang_says.h"
 
 using namespace hang_test;

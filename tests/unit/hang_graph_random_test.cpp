@@ -4,12 +4,11 @@
 // be doomed whatever happens next; and where nothing blurs the counters, whatever is doomed must be proved.
 // HANG_SEEDS=first-last in the environment runs other seeds than CI's.
 
-#include <catch2/catch.hpp>
-
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 
+#include "check.h"
 #include "hang_sim.h"
 
 using namespace hang_test;

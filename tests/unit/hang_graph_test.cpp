@@ -2,8 +2,7 @@
 //
 // The wait-for graph by hand: every kind of wait, proved where it is a deadlock and not where one thing is different.
 
-#include <catch2/catch.hpp>
-
+#include "check.h"
 #include "hang_says.h"
 
 using namespace hang_test;

@@ -2,8 +2,7 @@
 //
 // The wait-for graph by hand: one-sided synchronisation, two groups.
 
-#include <catch2/catch.hpp>
-
+#include "check.h"
 #include "hang_says.h"
 
 using namespace hang_test;

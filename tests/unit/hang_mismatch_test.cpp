@@ -5,9 +5,9 @@
 // campaign.
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <thread>
 
+#include "check.h"
 #include "detectors/hang/mismatch/frame.h"
 #include "detectors/hang/mismatch/read.h"
 #include "hang_mismatch_world.h"

@@ -2,7 +2,6 @@
 //
 // Pings and votes between simulated leaders: which ways are probed, when again, and what the votes say. Who reaches
 // whom is a function; a node's part of a round is played here.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/root/probes.h"
 
 using namespace resil::hang;

@@ -4,11 +4,11 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/reader/records.h"
 #include "detectors/hang/reader/watch.h"
 #include "detectors/hang/verdict/format.h"

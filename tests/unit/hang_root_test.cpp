@@ -2,13 +2,13 @@
 //
 // What the root decides without the graph and without statistics: nodes that give no answer, and ranks that use no
 // processor time inside MPI. States are made here; nobody is asked for names.
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/root/publish.h"
 #include "detectors/hang/root/quiet_notice.h"
 #include "detectors/hang/root/root_verdict.h"

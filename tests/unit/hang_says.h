@@ -3,8 +3,7 @@
 // What the tables of the wait-for graph check in words.
 #pragma once
 
-#include <catch2/catch.hpp>
-
+#include "check.h"
 #include "hang_states.h"
 
 namespace hang_test {

@@ -5,10 +5,10 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <memory>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/reader/reader.h"
 #include "detectors/hang/reader/snapshot.h"
 #include "detectors/hang/slots/writer.h"

@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/reader/reader.h"
 #include "detectors/hang/reader/snapshot.h"
 #include "detectors/hang/slots/envelopes.h"

@@ -3,13 +3,13 @@
 // Stacks of other processes' threads without a stop, and how those of many ranks become one answer.
 #include <sys/wait.h>
 #include <unistd.h>
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/reader/stacks.h"
 #include "shim/base/process_state.h"
 #include "shim/ring/segment.h"

@@ -3,9 +3,9 @@
 // Unmatched messages at the end of a job: what was sent and never received is found over any grouping of nodes, what
 // balances is not mentioned, and what cannot be known is left out.
 
-#include <catch2/catch.hpp>
 #include <map>
 
+#include "check.h"
 #include "detectors/hang/mismatch/unmatched.h"
 #include "detectors/hang/mismatch/unmatched_frame.h"
 #include "hang_mismatch_world.h"

@@ -3,8 +3,6 @@
 // Which memory the host may touch, with runtimes that come one after the other, as in a program that loads them late.
 // They are dlopened copies of fake_runtimes.c; a process never gets rid of one, so this is one test case in order.
 
-#include <catch2/catch.hpp>
-
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -15,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "check.h"
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/runtime/accelerators/level_zero.h"
 #include "shim/runtime/accelerators/runtimes.h"
@@ -93,14 +92,14 @@ TEST_CASE("host memory, with runtimes that are loaded later") {
   char* device = map(PROT_NONE);
   auto* heap = static_cast<char*>(sbrk(65536));
   REQUIRE(heap != reinterpret_cast<char*>(-1));
-  char local[100];
+  char local[100] = {};
   auto certain = [&] {
     CHECK(host_memory(local, sizeof(local)));
     CHECK(host_memory(heap, 65536));
     CHECK(host_memory(static_data, sizeof(static_data)));
     CHECK(host_memory(nullptr, 0));
     std::thread([] {
-      char own[100];
+      char own[100] = {};
       CHECK(host_memory(own, sizeof(own)));
     }).join();
   };

@@ -3,11 +3,11 @@
 // Identity from invented environments, rank lists, the presence value and what a set of values allows.
 #include "shim/presence/identity.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "shim/presence/compare.h"
 
 namespace {

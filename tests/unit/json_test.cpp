@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cerrno>
 #include <clocale>
 #include <cmath>
@@ -17,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "check.h"
 #include "json_parser.h"
 
 namespace {
@@ -65,6 +65,16 @@ std::string repaired(const std::string& bytes) {
 }
 
 }  // namespace
+
+// What all units stand on (check.h): a comparison that does not hold fails its test case, in each form.
+TEST_CASE("checks: CHECK", "[!shouldfail]") { CHECK(1 + 1 == 3); }
+TEST_CASE("checks: CHECK of a truth value", "[!shouldfail]") { CHECK(std::string("a").empty()); }
+TEST_CASE("checks: CHECK_FALSE", "[!shouldfail]") { CHECK_FALSE(1 + 1 == 2); }
+TEST_CASE("checks: REQUIRE ends the case", "[!shouldfail]") {
+  REQUIRE(std::string("a") == "b");
+  exit(1);
+}
+TEST_CASE("checks: REQUIRE_FALSE", "[!shouldfail]") { REQUIRE_FALSE(1 < 2); }
 
 TEST_CASE("json: the parser of this test is strict") {
   Json value;

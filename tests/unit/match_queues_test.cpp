@@ -2,7 +2,6 @@
 //
 // Matching queues and sums of the ledger, without MPI: what a sender announced against what was received, in every
 // order in which the two can become known.
-#include <catch2/catch.hpp>
 
 #include <bit>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "check.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/parts_internal.h"
 

@@ -4,12 +4,12 @@
 // refused quietly.
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "shim/runtime/arena.h"
 #include "shim/runtime/block_pool.h"
 #include "shim/runtime/pool.h"

@@ -3,12 +3,12 @@
 // The table of objects that were made and not freed: against a map, when handles come again, when it grows and is full.
 #include "shim/tables/live_objects.h"
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "fake_backend.h"
 
 namespace {

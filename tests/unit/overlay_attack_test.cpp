@@ -5,11 +5,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <memory>
 #include <random>
 
+#include "check.h"
 #include "detectors/hang/overlay/wire.h"
 #include "tests/unit/overlay_fixture.h"
 

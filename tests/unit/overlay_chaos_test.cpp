@@ -2,9 +2,9 @@
 //
 // Leaders that die, stop, go on and are replaced at random, while questions are under way. Whatever happens: nobody is
 // counted twice, and once it is quiet for a while, there is one root and everybody who lives answers it.
-#include <catch2/catch.hpp>
 #include <random>
 
+#include "check.h"
 #include "tests/unit/overlay_fixture.h"
 
 using namespace resil::hang;

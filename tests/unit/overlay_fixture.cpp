@@ -4,11 +4,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstring>
 #include <sstream>
 
+#include "check.h"
 #include "detectors/hang/overlay/address.h"
 #include "detectors/hang/overlay/wire.h"
 

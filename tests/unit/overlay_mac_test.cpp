@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SHA-256 and HMAC against the published vectors (FIPS 180-4 examples, RFC 4231).
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
 
+#include "check.h"
 #include "detectors/hang/overlay/mac.h"
 
 using namespace resil::hang::overlay;

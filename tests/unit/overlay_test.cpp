@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstring>
 
+#include "check.h"
 #include "tests/unit/overlay_fixture.h"
 
 using namespace resil::hang;

@@ -16,8 +16,7 @@
 #include <iterator>
 #include <string>
 
-#include <catch2/catch.hpp>
-
+#include "check.h"
 #include "shim/presence/files.h"
 #include "shim/report/directory_lock.h"
 

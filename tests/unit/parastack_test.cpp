@@ -3,10 +3,10 @@
 // ParaStack's model of S_out: the published tables, the runs test against counting all arrangements, and how the model
 // learns, doubles its interval, and judges. The judge over it: parastack_watch_test.cpp.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/stats/levels.h"
 #include "detectors/hang/stats/model.h"
 #include "detectors/hang/stats/numbers.h"

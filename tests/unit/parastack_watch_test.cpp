@@ -3,10 +3,10 @@
 // What stands over ParaStack's model: quiet intervals, the judge, snapshots of all ranks, adaptive timeouts.
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
+#include "check.h"
 #include "detectors/hang/stats/adaptive_timeout.h"
 #include "detectors/hang/stats/snapshot.h"
 #include "detectors/hang/stats/watch.h"

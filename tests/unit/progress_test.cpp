@@ -3,10 +3,10 @@
 // Waits of resil's own: what all modules do between the tests, in which rounds, and that no wait leaves one out.
 #include "shim/runtime/progress.h"
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "fake_backend.h"
 #include "shim/call/registry.h"
 

@@ -3,7 +3,6 @@
 // Receives against a small MPI in memory that matches as the standard says: random posts with and without wildcards,
 // probes, cancels, persistent requests and completions in any order. What reaches the ledger is compared with what was
 // sent, and at every step with what may be known by then.
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "check.h"
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/ledger/parts_internal.h"
 #include "checksum/p2p/p2p.h"

@@ -11,10 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
 
+#include "check.h"
 #include "checksum/record/writer_internal.h"
 #include "record_fixture.h"
 

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "check.h"
 #include "record_identity.h"
 
 namespace record_test {

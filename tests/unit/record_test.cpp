@@ -4,11 +4,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 
+#include "check.h"
 #include "record_fixture.h"
 
 using namespace record_test;

@@ -3,12 +3,12 @@
 // How values of a recording are shown, and how far two of them are apart.
 
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <string>
 
+#include "check.h"
 #include "checksum/record/data.h"
 
 using namespace resil::record;

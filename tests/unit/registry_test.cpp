@@ -5,10 +5,10 @@
 #include "shim/call/registry.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "fake_backend.h"
 #include "shim/call/local_data.h"
 

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "fake_backend.h"
 #include "shim/call/registry.h"
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <random>
 #include <thread>
 #include <unordered_map>
 
+#include "check.h"
 #include "request_fixture.h"
 #include "shim/report/log.h"
 #include "shim/tables/request_overflow.h"

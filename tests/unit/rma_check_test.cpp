@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One-sided checks without MPI: this is rank 0 of two, rank 1 what the test says. Overlaps against a brute-force count.
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cstdarg>
@@ -10,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "check.h"
 #include "checksum/ledger/blame_internal.h"
 #include "checksum/rma/rma.h"
 #include "checksum/rma/wire.h"

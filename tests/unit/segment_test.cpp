@@ -16,7 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -24,6 +23,7 @@
 #include <iterator>
 #include <string>
 
+#include "check.h"
 #include "fake_backend.h"
 #include "shim/call/registry.h"
 #include "shim/presence/launch.h"

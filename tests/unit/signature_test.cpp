@@ -6,11 +6,12 @@
 #include "shim/model/datatype/signature.h"
 #include "shim/model/datatype/type_map.h"
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "check.h"
 
 using namespace resil;
 

@@ -4,7 +4,6 @@
 // rounds, sums reach everybody, large parcels arrive, and a rank that never comes is waited for as long as was said and
 // no longer.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -16,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "check.h"
 #include "detectors/spr/link.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"

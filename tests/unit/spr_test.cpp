@@ -3,7 +3,6 @@
 // Particle replication without MPI: each way of selecting covers every particle with as few replicas as it must, the
 // hashed one selects the same on any number of ranks, packed lists are the program's, a flipped bit is found and named;
 // and lists that cannot be are named.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -12,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "check.h"
 #include "detectors/spr/hashed.h"
 #include "detectors/spr/packed.h"
 #include "detectors/spr/select.h"

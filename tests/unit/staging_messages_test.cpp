@@ -3,7 +3,6 @@
 // Staged messages with several threads, against a library in memory whose handles are used again at once and packets
 // whose copies take a few looks: each message is started once and in the order of its send queue, completed once, and
 // no send stays in its send queue while a thread blocks inside the library.
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "pipeline/staging/blocking.h"
 #include "pipeline/staging/chunked.h"
 #include "pipeline/staging/device_check.h"

@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <memory>
 #include <set>
@@ -17,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/parts_internal.h"
 #include "shim/base/process_state.h"

@@ -8,12 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <functional>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "fake_backend.h"
 #include "shim/report/log.h"
 

@@ -3,13 +3,13 @@
 // shim/model/transfers.h against a plain statement of the standard, the table below: random calls of every collective,
 // variant, root, group and place, in which every argument that is not significant is garbage; then messages, one-sided
 // operations and files by name.
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "check.h"
 #include "shim/model/transfers.h"
 
 namespace resil {

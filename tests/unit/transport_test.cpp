@@ -2,7 +2,6 @@
 //
 // The way of the records over both media: an MPI in memory that brings every message back as if the other rank had sent
 // it, and a stream that does the same. So what is announced to rank 1 must be taken as coming from rank 1, in order.
-#include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "checksum/ledger/inbox.h"
 #include "checksum/ledger/parts_internal.h"
 #include "shim/abi/backend.h"

@@ -3,8 +3,6 @@
 // Flattening, its cache and its limits, on datatypes that exist in this file only. That each constructor means what
 // MPI means by it is tested against the libraries: tests/mpi/type_digest.cpp.
 
-#include <catch2/catch.hpp>
-
 #include <cstring>
 #include <map>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "check.h"
 #include "fake_backend.h"
 #include "shim/base/digest/digest.h"
 #include "shim/model/datatype/run_list.h"
