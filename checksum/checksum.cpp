@@ -47,7 +47,7 @@ constexpr ConfigEntry kConfig[] = {
 };
 
 /// What a call means to this module.
-enum class Role : uint8_t {
+enum class Handling : uint8_t {
   kNothing,
   kSend,
   kReceive,  // blocking
@@ -67,30 +67,30 @@ enum class Role : uint8_t {
   kFile,
   kFileBarrier,  // close, sync: what was received goes out
 };
-constexpr Role role_of(const CallInfo& info) {
+constexpr Handling handling_of(const CallInfo& info) {
   const bool blocking = info.initiation == Initiation::kBlocking;
   switch (info.call_class) {
-    case CallClass::kSend: return info.initiation == Initiation::kPersistent ? Role::kSendInit : Role::kSend;
-    case CallClass::kReceive: return blocking ? Role::kReceive : Role::kPost;
+    case CallClass::kSend: return info.initiation == Initiation::kPersistent ? Handling::kSendInit : Handling::kSend;
+    case CallClass::kReceive: return blocking ? Handling::kReceive : Handling::kPost;
     case CallClass::kSendReceive:
-    case CallClass::kSendReceiveReplace: return blocking ? Role::kSendReceive : Role::kPostBoth;
-    case CallClass::kMatchedProbe: return Role::kMatchedProbe;
-    case CallClass::kMatchedReceive: return blocking ? Role::kMessage : Role::kPostMessage;
-    case CallClass::kPartitionedSend: return Role::kSendInit;
-    case CallClass::kPartitionedReceive: return Role::kPost;
-    case CallClass::kCompletion: return Role::kCompletes;
-    case CallClass::kRequestFree: return Role::kFree;
-    case CallClass::kCancel: return Role::kCancel;
-    case CallClass::kGetStatus: return Role::kGetStatus;  // the requests stay
-    case CallClass::kCollective: return Role::kCollective;
+    case CallClass::kSendReceiveReplace: return blocking ? Handling::kSendReceive : Handling::kPostBoth;
+    case CallClass::kMatchedProbe: return Handling::kMatchedProbe;
+    case CallClass::kMatchedReceive: return blocking ? Handling::kMessage : Handling::kPostMessage;
+    case CallClass::kPartitionedSend: return Handling::kSendInit;
+    case CallClass::kPartitionedReceive: return Handling::kPost;
+    case CallClass::kCompletion: return Handling::kCompletes;
+    case CallClass::kRequestFree: return Handling::kFree;
+    case CallClass::kCancel: return Handling::kCancel;
+    case CallClass::kGetStatus: return Handling::kGetStatus;  // the requests stay
+    case CallClass::kCollective: return Handling::kCollective;
     case CallClass::kWindow:
-    case CallClass::kRma: return Role::kOneSided;
+    case CallClass::kRma: return Handling::kOneSided;
     case CallClass::kFile:
       switch (info.file) {
         case FileCall::kRead:
-        case FileCall::kWrite: return Role::kFile;
+        case FileCall::kWrite: return Handling::kFile;
         case FileCall::kClose:
-        case FileCall::kSync: return Role::kFileBarrier;
+        case FileCall::kSync: return Handling::kFileBarrier;
         case FileCall::kOpen:
         case FileCall::kDelete:
         case FileCall::kSetSize:
@@ -98,9 +98,9 @@ constexpr Role role_of(const CallInfo& info) {
         case FileCall::kSetView:
         case FileCall::kSetAtomicity:
         case FileCall::kSeekShared:
-        case FileCall::kNone: return Role::kNothing;
+        case FileCall::kNone: return Handling::kNothing;
       }
-      return Role::kNothing;
+      return Handling::kNothing;
     case CallClass::kProbe:
     case CallClass::kPartitionReady:  // digested when the request is complete
     case CallClass::kPartitionArrived:
@@ -109,12 +109,12 @@ constexpr Role role_of(const CallInfo& info) {
     case CallClass::kGeneralizedRequest:
     case CallClass::kComm:
     case CallClass::kLifecycle:
-    case CallClass::kLocal: return Role::kNothing;
+    case CallClass::kLocal: return Handling::kNothing;
   }
-  return Role::kNothing;
+  return Handling::kNothing;
 }
 
-constexpr auto kRoles = by_call(role_of);
+constexpr auto kHandlings = by_call(handling_of);
 
 bool enabled() { return config_has("RESIL_MODE", "checksum"); }
 
@@ -151,33 +151,35 @@ void count_file(Event& e) {
 
 void enter(Event& e) {
   if (!usable) return;
-  switch (kRoles[e.id]) {
-    case Role::kNothing:
-    case Role::kGetStatus:
-    case Role::kFile: return;
-    case Role::kSend: p2p::send_enter(e, false); break;
-    case Role::kReceive:
+  switch (kHandlings[e.id]) {
+    case Handling::kNothing:
+    case Handling::kGetStatus:
+    case Handling::kFile: return;
+    case Handling::kSend: p2p::send_enter(e, false); break;
+    case Handling::kReceive:
       give_statuses(e);
       p2p::receive_enter(e);
       break;
-    case Role::kSendReceive: give_statuses(e); [[fallthrough]];
-    case Role::kPostBoth:
+    case Handling::kSendReceive: give_statuses(e); [[fallthrough]];
+    case Handling::kPostBoth:
       p2p::send_enter(e, true);
       p2p::receive_enter(e);
       break;
-    case Role::kPost: p2p::receive_enter(e); return;
-    case Role::kMessage: give_statuses(e); [[fallthrough]];
-    case Role::kPostMessage: p2p::message_enter(e); break;
-    case Role::kMatchedProbe: give_statuses(e); break;
-    case Role::kCompletes:
+    case Handling::kPost: p2p::receive_enter(e); return;
+    case Handling::kMessage: give_statuses(e); [[fallthrough]];
+    case Handling::kPostMessage: p2p::message_enter(e); break;
+    case Handling::kMatchedProbe: give_statuses(e); break;
+    case Handling::kCompletes:
       if (e.request_count > 0) give_statuses(e);
       break;
-    case Role::kCancel: p2p::cancel_enter(e); return;
-    case Role::kCollective: collective::enter(e); break;
-    case Role::kOneSided: rma::enter(e); break;
-    case Role::kFileBarrier: ledger::drain(*e.thread, config_real("RESIL_DRAIN_SECONDS"), call_info(e.id).name); return;
-    case Role::kFree:
-    case Role::kSendInit: return;
+    case Handling::kCancel: p2p::cancel_enter(e); return;
+    case Handling::kCollective: collective::enter(e); break;
+    case Handling::kOneSided: rma::enter(e); break;
+    case Handling::kFileBarrier:
+      ledger::drain(*e.thread, config_real("RESIL_DRAIN_SECONDS"), call_info(e.id).name);
+      return;
+    case Handling::kFree:
+    case Handling::kSendInit: return;
   }
   if (e.attributes & kCallBlocking) p2p::before_blocking(e);
 }
@@ -193,34 +195,34 @@ void told_complete(Event& e) {
 
 void leave(Event& e) {
   if (!usable) return;
-  switch (kRoles[e.id]) {
-    case Role::kSend:
+  switch (kHandlings[e.id]) {
+    case Handling::kSend:
       if (!ledger::is_plain || !p2p::fast_path_sent(e)) p2p::send_leave(e);
       return;
-    case Role::kReceive:
+    case Handling::kReceive:
       if (!ledger::is_plain || !p2p::fast_path_received(e)) p2p::receive_leave(e);
       break;
-    case Role::kSendReceive:
+    case Handling::kSendReceive:
       p2p::send_leave(e);
       p2p::receive_leave(e);
       break;
-    case Role::kPostBoth: p2p::send_leave(e); return p2p::receive_posted(e);
-    case Role::kPost:
+    case Handling::kPostBoth: p2p::send_leave(e); return p2p::receive_posted(e);
+    case Handling::kPost:
       if (ledger::is_plain && p2p::fast_path_posted(e)) return;
       [[fallthrough]];
-    case Role::kPostMessage: return p2p::receive_posted(e);
-    case Role::kMessage: p2p::receive_leave(e); break;
-    case Role::kMatchedProbe: return p2p::matched_probe(e);
-    case Role::kSendInit: return p2p::send_init_leave(e);
-    case Role::kCompletes:
-    case Role::kFree: break;
-    case Role::kCollective: collective::leave(e); break;
-    case Role::kOneSided: rma::leave(e); break;
-    case Role::kFile: return count_file(e);
-    case Role::kGetStatus: return told_complete(e);
-    case Role::kNothing:
-    case Role::kCancel:
-    case Role::kFileBarrier: return;
+    case Handling::kPostMessage: return p2p::receive_posted(e);
+    case Handling::kMessage: p2p::receive_leave(e); break;
+    case Handling::kMatchedProbe: return p2p::matched_probe(e);
+    case Handling::kSendInit: return p2p::send_init_leave(e);
+    case Handling::kCompletes:
+    case Handling::kFree: break;
+    case Handling::kCollective: collective::leave(e); break;
+    case Handling::kOneSided: rma::leave(e); break;
+    case Handling::kFile: return count_file(e);
+    case Handling::kGetStatus: return told_complete(e);
+    case Handling::kNothing:
+    case Handling::kCancel:
+    case Handling::kFileBarrier: return;
   }
   if (ledger::strict()) ledger::await_all(*e.thread);
 }

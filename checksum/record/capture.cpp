@@ -59,7 +59,7 @@ int64_t given_indices(const Event& e) {
 }
 
 void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRecord* then) {
-  const uint16_t is = traits_of(e.id);
+  const uint16_t is = data_flow_of(e.id);
   outcome->what = 0;
   if (e.result != 0) {
     record->flags |= kCallFailed;
@@ -110,7 +110,7 @@ void record_call(Event& e, PerThread& t, Call& call) {
   const Value input = {record.in, record.in_type, (record.flags & kCallUnread) != 0};
   describe(e, call);
   if (call.has_input) put(record, input, true);
-  else if (traits_of(e.id) & (kGives | kCollects | kBlind))
+  else if (data_flow_of(e.id) & (kGives | kCollects | kBlind))
     if (!(e.attributes & kCallPersistent)) put(record, input_of(e), true);
   Outcome outcome;
   finish_record(e, &record, &outcome);

@@ -214,7 +214,7 @@ void take_call(Event& e, PerThread& t, Call& call) {
 void compare_input(Event& e, PerThread& t, Call& call) {
   if (e.attributes & kCallActivates) {
     put(call.now, {t.starting, t.starting_any ? ValueType::kDigest : ValueType::kNone, t.starting_unread}, true);
-  } else if ((traits_of(e.id) & (kGives | kCollects | kBlind)) && !(e.attributes & kCallPersistent)) {
+  } else if ((data_flow_of(e.id) & (kGives | kCollects | kBlind)) && !(e.attributes & kCallPersistent)) {
     put(call.now, input_of(e), true);
   }
   if ((call.now.flags | call.then.flags) & kCallUnread) return;
@@ -289,13 +289,13 @@ void compare_result(Event& e, PerThread& t, Call& call) {
   if (call.now.out_type != ValueType::kNone && readable) {
     counts.values += 1;
     site_compared(e.site);
-    counts.messages += (traits_of(e.id) & kTakes) != 0 && (e.attributes & kCallP2P) != 0;
+    counts.messages += (data_flow_of(e.id) & kTakes) != 0 && (e.attributes & kCallP2P) != 0;
   }
   if (!readable || (call.now.out == call.then.out && call.now.out_type == call.then.out_type)) return;
   Difference d = difference(What::kInput);
   d.expected = call.then.out, d.expected_type = call.then.out_type;
   d.found = call.now.out, d.found_type = call.now.out_type;
-  if (traits_of(e.id) & kMatches)
+  if (data_flow_of(e.id) & kMatches)
     d.source = world_rank(e.comm, now.what & kOutcomeMatch       ? now.source
                                   : e.attributes & kCallBothWays ? e.receive_peer
                                                                  : e.peer);

@@ -62,7 +62,7 @@ constexpr uint16_t of_file(const CallInfo& info) {
   return static_cast<uint16_t>(kFile | (unordered ? kUnforced : 0) | (reads ? kTakes : kGives));
 }
 
-constexpr uint16_t traits(const CallInfo& info) {
+constexpr uint16_t flow(const CallInfo& info) {
   switch (info.call_class) {
     case CallClass::kSend:
     case CallClass::kPartitionedSend: return kGives;
@@ -93,7 +93,7 @@ constexpr uint16_t traits(const CallInfo& info) {
   return 0;
 }
 
-constexpr auto kTraits = by_call(traits);
+constexpr auto kTraits = by_call(flow);
 
 constexpr Value kNothing = {0, ValueType::kNone, false};
 constexpr Value kUnreadable = {0, ValueType::kNone, true};
@@ -127,7 +127,7 @@ Value collective_input(Event& e) {
 
 }  // namespace
 
-uint16_t traits_of(CallId id) { return kTraits[id]; }
+uint16_t data_flow_of(CallId id) { return kTraits[id]; }
 
 uint64_t bytes_read;
 uint64_t address_values;
@@ -168,11 +168,11 @@ Value read_blocks(Event& e, const FlatTransfer& flat) {
 }
 
 bool overwrites_input(const Event& e) {
-  return (traits_of(e.id) & (kSwaps | kCollects)) != 0 && is_overwritten(e, backend->is_in_place);
+  return (data_flow_of(e.id) & (kSwaps | kCollects)) != 0 && is_overwritten(e, backend->is_in_place);
 }
 
 Value input_of(Event& e) {
-  const uint16_t is = traits_of(e.id);
+  const uint16_t is = data_flow_of(e.id);
   if (is & kCollects) return collective_input(e);
   if (is & kBlind) return kUnreadable;
   if (!(is & kGives)) return kNothing;
@@ -186,7 +186,7 @@ Value input_of(Event& e) {
 }
 
 View receive_view(Event& e) {
-  const DataArgument& side = traits_of(e.id) & kSwaps ? e.send : e.receive;
+  const DataArgument& side = data_flow_of(e.id) & kSwaps ? e.send : e.receive;
   View view = make_view(*e.thread, side.buffer, side.count, side.type);
   if ((e.attributes & kCallPartitioned) && view.reason != Reason::kDatatype)
     view.count *= e.partitions, view.bytes *= static_cast<uint64_t>(e.partitions);
@@ -221,7 +221,7 @@ View only_block(Event& e, const FlatTransfer& flat) {
 }
 
 bool give_recorded(Event& e, ValueType type, uint64_t bits, uint64_t* room) {
-  const uint16_t is = traits_of(e.id);
+  const uint16_t is = data_flow_of(e.id);
   if ((e.attributes & (kCallStarts | kCallActivates | kCallPersistent)) || (is & (kSwaps | kFile))) return false;
   View view;
   if (is & kCollects) {
@@ -247,7 +247,7 @@ bool give_recorded(Event& e, ValueType type, uint64_t bits, uint64_t* room) {
 }
 
 bool take_recorded(Event& e, ValueType type, uint64_t bits) {
-  const uint16_t is = traits_of(e.id);
+  const uint16_t is = data_flow_of(e.id);
   if (e.attributes & (kCallStarts | kCallActivates)) return false;
   if (is & kCollects) {
     FlatTransfer flat;

@@ -17,7 +17,7 @@ struct Event;
 namespace resil::record {
 
 /// What a call means to a recording.
-enum Trait : uint16_t {
+enum DataFlow : uint16_t {
   kGives = 1,  ///< e.send holds what this rank gives
   kTakes = 2,  ///< e.receive is filled, when the call or its request is complete
   kSwaps = 4,  ///< e.send is filled too: MPI_Sendrecv_replace
@@ -31,7 +31,7 @@ enum Trait : uint16_t {
   kFile = 1024,
   kBlind = 2048,  ///< moves data that is not read
 };
-uint16_t traits_of(CallId id);  ///< a table
+uint16_t data_flow_of(CallId id);  ///< a table
 /// Finds out which data are addresses in memory (MPI_AINT): they differ from run to run. In the first call.
 void prepare_addresses(Thread& thread);
 extern uint64_t bytes_read;  ///< by read_view() and read_blocks() so far

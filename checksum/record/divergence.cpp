@@ -143,7 +143,7 @@ void add_unforced(const PerThread& t, Sources& sources) {
 void text_of(const Event* e, const Difference& d, char* text, size_t room) {
   text[0] = 0;
   if (e == nullptr || (d.what != What::kOutput && d.what != What::kInput)) return;
-  const uint16_t is = traits_of(e->id);
+  const uint16_t is = data_flow_of(e->id);
   const bool one_buffer = (is & kSwaps) || ((is & kCollects) && collective_of(e->id) == Collective::kBcast);
   const bool takes = d.what == What::kInput && !one_buffer;
   if (!(is & kCollects) && !(is & (takes ? kTakes : kGives | kSwaps))) return;
@@ -281,7 +281,7 @@ void went_on() {
 /// Every sender of this job compared what it sent, and would have stopped the job or said that it went on: what differs
 /// here changed on the way, or in this rank's memory.
 static bool nobody_went_on(const Event* e, const PerThread& t) {
-  if (!mode.stops || e == nullptr || (traits_of(e->id) & (kFile | kWindow | kSync)) || runtime.directory[0] == 0 ||
+  if (!mode.stops || e == nullptr || (data_flow_of(e->id) & (kFile | kWindow | kSync)) || runtime.directory[0] == 0 ||
       runtime.local_size != runtime.size || !mailbox::is_open() || inputs_left.load(std::memory_order_relaxed) != 0 ||
       counts.unforced != 0 || counts.unread != 0 || counts.lost != 0 || mode.native || t.unsure ||
       (mode.multiple && threads_seen() > 1))

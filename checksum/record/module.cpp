@@ -166,7 +166,7 @@ void enter(Event& e) {
   }
   t->starting = 0;
   t->starting_any = t->starting_unread = false;
-  if ((traits_of(e.id) & (kProbes | kTakes)) && !(e.attributes & kCallStarts) && !(e.attributes & kCallRma))
+  if ((data_flow_of(e.id) & (kProbes | kTakes)) && !(e.attributes & kCallStarts) && !(e.attributes & kCallRma))
     give_statuses(e);
   else if (class_of(e.id) == CallClass::kCompletion && e.request_count > 0) give_statuses(e);
 }

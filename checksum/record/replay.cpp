@@ -246,7 +246,7 @@ void connect_staging() { staged_replay = &kStagedReplay; }
 bool replays(CallId id) {
   if (!mode.verifying) return false;
   const uint32_t is = call_info(id).attributes;
-  return (traits_of(id) & (kMatches | kProbes)) || (is & (kCallActivates | kCallPoll)) ||
+  return (data_flow_of(id) & (kMatches | kProbes)) || (is & (kCallActivates | kCallPoll)) ||
          class_of(id) == CallClass::kCancel || ((is & kCallCompletes) && (is & kCallBlocking));
 }
 
@@ -261,7 +261,7 @@ bool replay(Event& e) {
   if (!call->known) return false;
   if ((call->then.flags & kCallFailed) && !(e.attributes & kCallCompletes))
     return false;  // as it will now: nothing was matched or started
-  const uint16_t is = traits_of(e.id);
+  const uint16_t is = data_flow_of(e.id);
   if (is & kProbes) return probe(e, *t, *call);
   if (is & kMatches) {
     if (!has_wildcard(e)) return false;

@@ -43,7 +43,7 @@ Entry* take(const Event& e, const PerThread& t, Entry::Kind kind, uint64_t ordin
   entry->kind = kind;
   entry->persistent = (e.attributes & kCallPersistent) != 0;
   entry->active = !entry->persistent;
-  entry->wild = kind == Entry::kReceive && (traits_of(e.id) & kMatches) && is_wild(entry->source, entry->tag);
+  entry->wild = kind == Entry::kReceive && (data_flow_of(e.id) & kMatches) && is_wild(entry->source, entry->tag);
   entry->forced = entry->held = entry->gives_any = entry->takes_any = entry->unread = false;
   return entry;
 }
@@ -99,7 +99,7 @@ void entry_release(Entry* entry) {
 }
 
 void follow(Event& e, PerThread& t, Call& call) {
-  const uint16_t is = traits_of(e.id);
+  const uint16_t is = data_flow_of(e.id);
   Entry::Kind kind;
   if (is & kCollects) kind = Entry::kCollective;
   else if (is & kTakes) kind = e.attributes & kCallP2P ? Entry::kReceive : Entry::kData;

@@ -48,7 +48,7 @@ void window_get(Event& e) {
     return;
   }
   if (view.type != nullptr) type_map_hold(view.type);
-  *fetched = {view, e.object, e.peer, (traits_of(e.id) & kUnforced) != 0, nullptr};
+  *fetched = {view, e.object, e.peer, (data_flow_of(e.id) & kUnforced) != 0, nullptr};
   auto& list = bucket(e.object);
   (list.last != nullptr ? list.last->next : list.first) = fetched;
   list.last = fetched;

@@ -105,18 +105,18 @@ Verdict operand_of(Event& e, PerThread& mine, bool exact, Operand* operand) {
 
 }  // namespace
 
-const char* way_name(Way way) {
-  switch (way) {
-    case Way::kNativeSafe: return "native_safe";
-    case Way::kOrder: return "order";
-    case Way::kExact: return "exact";
-    case Way::kP2p: return "p2p";
-    case Way::kNativeRanks: return "ranks_without_resil";
-    case Way::kNativeWorld: return "other_world";
-    case Way::kNativeArguments: return "arguments";
-    case Way::kNativeSize: return "size";
-    case Way::kNativePersistent: return "persistent";
-    case Way::kCount: break;
+const char* algorithm_name(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kNativeSafe: return "native_safe";
+    case Algorithm::kOrder: return "order";
+    case Algorithm::kExact: return "exact";
+    case Algorithm::kP2p: return "p2p";
+    case Algorithm::kNativeRanks: return "ranks_without_resil";
+    case Algorithm::kNativeWorld: return "other_world";
+    case Algorithm::kNativeArguments: return "arguments";
+    case Algorithm::kNativeSize: return "size";
+    case Algorithm::kNativePersistent: return "persistent";
+    case Algorithm::kCount: break;
   }
   return "";
 }
@@ -126,7 +126,7 @@ int64_t Call::block_of(int64_t of) const {
   return array_element(counts, large, of);
 }
 
-Way decide(Event& e, PerThread& mine, bool exact, Call* c) {
+Algorithm decide(Event& e, PerThread& mine, bool exact, Call* c) {
   const Collective operation = collective_of(e.id);
   c->operation = operation;
   c->initiation = call_info(e.id).initiation;
@@ -139,24 +139,25 @@ Way decide(Event& e, PerThread& mine, bool exact, Call* c) {
   c->in_place = backend->is_in_place(e.given_send);
   c->input = c->in_place ? e.given_receive : e.given_send;
   c->output = const_cast<void*>(e.given_receive);
-  if (!shape_of(c) || (operation == Collective::kReduceScatter && c->counts == nullptr)) return Way::kNativeArguments;
+  if (!shape_of(c) || (operation == Collective::kReduceScatter && c->counts == nullptr))
+    return Algorithm::kNativeArguments;
   c->count = total_of(*c, e.send.count);
-  if (c->count < 0) return Way::kNativeArguments;
-  if (c->count == 0 || (c->size == 1 && !c->inter())) return Way::kNativeSafe;
+  if (c->count < 0) return Algorithm::kNativeArguments;
+  if (c->count == 0 || (c->size == 1 && !c->inter())) return Algorithm::kNativeSafe;
   switch (operand_of(e, mine, exact, &c->operand)) {
     case Verdict::kFold: break;
-    case Verdict::kSafe: return Way::kNativeSafe;
-    default: return Way::kNativeArguments;
+    case Verdict::kSafe: return Algorithm::kNativeSafe;
+    default: return Algorithm::kNativeArguments;
   }
-  if (!all_ranks_present() || !runtime_has_world()) return Way::kNativeRanks;
-  if (!reachable(*c)) return Way::kNativeWorld;
-  if (refused(*c, e.given_send, e.given_receive)) return Way::kNativeArguments;
+  if (!all_ranks_present() || !runtime_has_world()) return Algorithm::kNativeRanks;
+  if (!reachable(*c)) return Algorithm::kNativeWorld;
+  if (refused(*c, e.given_send, e.given_receive)) return Algorithm::kNativeArguments;
   // Counts of the collectives below are ints. (A Reduce between groups goes in one piece.)
   const auto cell = static_cast<int64_t>(c->operand.cell);
   if (cell > kLargestPiece / c->contributors() ||
       (c->operation == Collective::kReduce && c->inter() && c->count > kLargestPiece / cell / c->contributors()))
-    return Way::kNativeSize;
-  return c->operand.mode == Mode::kExact ? Way::kExact : Way::kOrder;
+    return Algorithm::kNativeSize;
+  return c->operand.mode == Mode::kExact ? Algorithm::kExact : Algorithm::kOrder;
 }
 
 }  // namespace resil::reduction

@@ -19,8 +19,8 @@ struct Thread;
 
 namespace resil::reduction {
 
-/// Which way calls went; the last ones are the library's own, with the reason.
-enum class Way : uint8_t {
+/// By which algorithm calls went; the last ones are the library's own, with the reason.
+enum class Algorithm : uint8_t {
   kNativeSafe,  ///< the result does not depend on the order: integers, one rank, no data
   kOrder,
   kExact,
@@ -32,7 +32,7 @@ enum class Way : uint8_t {
   kNativePersistent,  ///< the library has no persistent collective to build on
   kCount,
 };
-const char* way_name(Way way);
+const char* algorithm_name(Algorithm algorithm);
 
 /// This thread's last operands.
 struct OperandCache {
@@ -45,10 +45,10 @@ struct OperandCache {
   Entry entries[16];
 };
 
-constexpr unsigned kWays = static_cast<unsigned>(Way::kCount);
+constexpr unsigned kAlgorithms = static_cast<unsigned>(Algorithm::kCount);
 /// One writer; others read them for the report.
 struct WayCounts {
-  uint64_t calls[kWays], bytes[kWays];
+  uint64_t calls[kAlgorithms], bytes[kAlgorithms];
   uint64_t by_node;  ///< of the calls: through node-local memory
 };
 inline void count_more(uint64_t& counter, uint64_t more) {
@@ -97,6 +97,6 @@ struct Call {
 constexpr int64_t kLargestPiece = int64_t{1} << 30;
 
 /// Fills `call` and decides. kOrder and kExact: resil carries it out.
-Way decide(Event& event, PerThread& mine, bool exact, Call* call);
+Algorithm decide(Event& event, PerThread& mine, bool exact, Call* call);
 
 }  // namespace resil::reduction

@@ -14,7 +14,7 @@ class JsonWriter;
 namespace resil::reduction {
 
 /// One call, or one start of a persistent one; `bytes`: of this rank's contribution. `mine`: the calling thread's.
-void count_way(PerThread& mine, Way way, uint64_t bytes);
+void count_algorithm(PerThread& mine, Algorithm algorithm, uint64_t bytes);
 /// A thread's counts, before its memory goes.
 void counts_enter(PerThread& mine);
 void counts_leave(PerThread& mine);

@@ -23,7 +23,7 @@ namespace resil::reduction {
 /// One reduction under way. In memory from allocate().
 struct Pending {
   Call call;
-  Way way;
+  Algorithm algorithm;
   bool folded;  ///< the result is in the program's buffer (since the last start)
   bool active;  ///< persistent: started and not complete
   int64_t ranks;  ///< contributions that this rank folds; 0: it receives no result
@@ -121,11 +121,11 @@ void discard(Pending* p) {
   release(p);
 }
 
-Pending* prepare(const Call& call, Way way) {
+Pending* prepare(const Call& call, Algorithm algorithm) {
   auto* p = reinterpret_cast<Pending*>(allocate(sizeof(Pending)));
   *p = {};
   p->call = call;
-  p->way = way;
+  p->algorithm = algorithm;
   plan(*p);
   if (const size_t bytes = received(*p); bytes != 0) p->cells = allocate(bytes);
   if (sends(call) && !direct(call.operand, call.input, call.count)) {
@@ -184,13 +184,13 @@ void finish_for(Event& e, Pending& p) {
 
 }  // namespace
 
-bool start_pending(Event& e, const Call& call, PerThread& mine, Way* way) {
+bool start_pending(Event& e, const Call& call, PerThread& mine, Algorithm* algorithm) {
   mine.started = nullptr;
   if (!fits(call)) {
-    *way = Way::kNativeSize;
+    *algorithm = Algorithm::kNativeSize;
     return false;
   }
-  Pending* p = prepare(call, *way);
+  Pending* p = prepare(call, *algorithm);
   if (call.initiation == Initiation::kPersistent) {
     lay_out(*p);
     const int64_t n = call.contributors();
@@ -198,7 +198,7 @@ bool start_pending(Event& e, const Call& call, PerThread& mine, Way* way) {
     if (!backend->collectives->alltoallv_init(call.comm, own, p->blocks, p->blocks + n, p->cells, p->blocks + 2 * n,
                                               p->blocks + 3 * n, e.requests, &e.result)) {
       discard(p);
-      *way = Way::kNativePersistent;
+      *algorithm = Algorithm::kNativePersistent;
       return false;
     }
   } else {
@@ -251,7 +251,7 @@ void activating(Event& e, uint64_t* cookie) {
   p->active = true;
   p->folded = false;
   pack(*p);
-  count_way(per_thread(*e.thread), p->way, bytes_of(p->call, p->call.count));
+  count_algorithm(per_thread(*e.thread), p->algorithm, bytes_of(p->call, p->call.count));
 }
 
 void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {

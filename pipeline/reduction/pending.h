@@ -16,8 +16,8 @@ constexpr int64_t kPendingBytes = int64_t{256} << 20;
 /// The module's word beside a request: a Pending.
 constexpr unsigned kWord = request_word(Stage::kReduction);
 
-/// Starts it (event.result is set), or makes the persistent request. False: nothing was done, `way` says why.
-bool start_pending(Event& event, const Call& call, PerThread& mine, Way* way);
+/// Starts it (event.result is set), or makes the persistent request. False: nothing was done, `algorithm` says why.
+bool start_pending(Event& event, const Call& call, PerThread& mine, Algorithm* algorithm);
 /// After MPI returned: the request is in the shim's table, and the reduction is tied to it.
 void leave_pending(Event& event);
 /// MPI_Request_get_status: the program may look at the result without completing the request.

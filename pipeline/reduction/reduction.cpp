@@ -85,26 +85,26 @@ bool execute_instead(Event& e) {
   if (!e.nested) mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
   if (e.comm != nullptr && e.comm->size > 1 && repeated_carry(e, mine)) return true;
   Call call;
-  Way way = decide(e, mine, setting == Setting::kExact, &call);
-  bool carried = way <= Way::kP2p && way != Way::kNativeSafe;
+  Algorithm algorithm = decide(e, mine, setting == Setting::kExact, &call);
+  bool carried = algorithm <= Algorithm::kP2p && algorithm != Algorithm::kNativeSafe;
   if (carried && call.initiation == Initiation::kBlocking) {
     Arena arena(mine.scratch);
     NodeGroup* group = p2p ? nullptr : served_by_node(call);
     if (group == nullptr && (p2p || messages_better(call)) && messages_serve(call)) {
-      way = Way::kP2p;
+      algorithm = Algorithm::kP2p;
       e.result = intercept_by_messages(call, e.sequence, *e.thread, arena);
     } else if (group != nullptr) {
       e.result = intercept_by_node(call, *group, *e.thread, arena);
       count_more(mine.counts.by_node, 1);
-      repeated_learn(e, call, *group, mine, way);
+      repeated_learn(e, call, *group, mine, algorithm);
     } else {
       e.result = intercept_blocking(call, arena);
     }
   } else if (carried) {
-    carried = start_pending(e, call, mine, &way);
+    carried = start_pending(e, call, mine, &algorithm);
   }
   if (!carried || call.initiation != Initiation::kPersistent)  // which counts when it is started
-    count_way(mine, way, e.bytes);
+    count_algorithm(mine, algorithm, e.bytes);
   return carried;
 }
 

@@ -28,7 +28,7 @@ struct Repeated {
   NodeGroup* group;
   Rings* rings;
   Kernel kernel;
-  Way way;
+  Algorithm algorithm;
   Wanted want;
   int32_t rank, size;
   size_t in_bytes, out_bytes, offset, units;
@@ -50,7 +50,7 @@ Repeated& entry_for(PerThread& mine, CallId id, const CommInfo* comm, uint64_t o
 Repeated* repeated_make() { return reinterpret_cast<Repeated*>(map_or_end(kEntries * sizeof(Repeated))); }
 void repeated_drop(Repeated* table) { memory::unmap(table, kEntries * sizeof(Repeated)); }
 
-void repeated_learn(const Event& e, const Call& c, NodeGroup& group, PerThread& mine, Way way) {
+void repeated_learn(const Event& e, const Call& c, NodeGroup& group, PerThread& mine, Algorithm algorithm) {
   const Operand& o = c.operand;
   const size_t bytes = static_cast<size_t>(c.count) * o.cell;
   if (o.user || !o.plain || c.info->size < 0 || c.operation == Collective::kReduceScatter || e.large) return;
@@ -70,7 +70,7 @@ void repeated_learn(const Event& e, const Call& c, NodeGroup& group, PerThread& 
       .group = &group,
       .rings = &rings,
       .kernel = kernel,
-      .way = way,
+      .algorithm = algorithm,
       .want = want,
       .rank = c.rank,
       .size = c.size,
@@ -124,8 +124,8 @@ bool repeated_carry(Event& e, PerThread& mine) {
   }
   rings.finish(r.want.ranks == r.size);
   e.result = differs ? backend->collectives->truncated(e.comm_handle) : 0;
-  count_more(mine.counts.calls[static_cast<unsigned>(r.way)], 1);
-  count_more(mine.counts.bytes[static_cast<unsigned>(r.way)], e.bytes);
+  count_more(mine.counts.calls[static_cast<unsigned>(r.algorithm)], 1);
+  count_more(mine.counts.bytes[static_cast<unsigned>(r.algorithm)], e.bytes);
   count_more(mine.counts.by_node, 1);
   return true;
 }

@@ -14,7 +14,7 @@ Repeated* repeated_make();
 void repeated_drop(Repeated* table);
 
 /// The call has been carried out by node memory: may the next one like it go the short way?
-void repeated_learn(const Event& event, const Call& call, NodeGroup& group, PerThread& mine, Way way);
+void repeated_learn(const Event& event, const Call& call, NodeGroup& group, PerThread& mine, Algorithm algorithm);
 /// False: not known; nothing has been done.
 bool repeated_carry(Event& event, PerThread& mine);
 

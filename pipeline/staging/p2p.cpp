@@ -21,7 +21,7 @@ namespace {
 
 constinit std::atomic<gpu::Device*> device_seen;
 
-enum class Role : uint8_t {
+enum class Handling : uint8_t {
   kNone,
   kSend,
   kStartSend,
@@ -36,19 +36,20 @@ enum class Role : uint8_t {
 };
 
 struct Plan {
-  Role role;
+  Handling handling;
   SendMode mode;
 };
 
 constexpr auto kPlans = by_call([](const CallInfo& info) -> Plan {
-  if (info.initiation == Initiation::kPersistent) return {Role::kNone, SendMode::kStandard};  // persistent.cpp
+  if (info.initiation == Initiation::kPersistent) return {Handling::kNone, SendMode::kStandard};  // persistent.cpp
   const bool starts = info.initiation == Initiation::kNonblocking;
   switch (info.call_class) {
-    case CallClass::kSend: return {starts ? Role::kStartSend : Role::kSend, info.mode};
-    case CallClass::kReceive: return {starts ? Role::kStartReceive : Role::kReceive, SendMode::kStandard};
-    case CallClass::kMatchedReceive: return {starts ? Role::kStartTake : Role::kTake, SendMode::kStandard};
-    case CallClass::kSendReceive: return {starts ? Role::kStartExchange : Role::kExchange, SendMode::kStandard};
-    case CallClass::kSendReceiveReplace: return {starts ? Role::kStartReplace : Role::kReplace, SendMode::kStandard};
+    case CallClass::kSend: return {starts ? Handling::kStartSend : Handling::kSend, info.mode};
+    case CallClass::kReceive: return {starts ? Handling::kStartReceive : Handling::kReceive, SendMode::kStandard};
+    case CallClass::kMatchedReceive: return {starts ? Handling::kStartTake : Handling::kTake, SendMode::kStandard};
+    case CallClass::kSendReceive: return {starts ? Handling::kStartExchange : Handling::kExchange, SendMode::kStandard};
+    case CallClass::kSendReceiveReplace:
+      return {starts ? Handling::kStartReplace : Handling::kReplace, SendMode::kStandard};
     case CallClass::kLocal:
     case CallClass::kLifecycle:
     case CallClass::kProbe:  // no buffer
@@ -70,7 +71,7 @@ constexpr auto kPlans = by_call([](const CallInfo& info) -> Plan {
     case CallClass::kRma:
     case CallClass::kFile: break;
   }
-  return {Role::kNone, SendMode::kStandard};
+  return {Handling::kNone, SendMode::kStandard};
 });
 
 /// The basic datatype of that kind: the last answer holds, programs use few.
@@ -257,18 +258,18 @@ bool start_exchange_call(Event& e, bool in_place) {
 }
 
 bool intercept_planned(Event& e, const Plan& plan) {
-  switch (plan.role) {
-    case Role::kSend: return blocking_send(e, plan.mode);
-    case Role::kStartSend: return start_send_call(e, plan.mode);
-    case Role::kReceive:
-    case Role::kTake: return blocking_receive(e);
-    case Role::kStartReceive: return start_receive_call(e);
-    case Role::kStartTake: return start_take_call(e);
-    case Role::kExchange: return blocking_exchange(e, false);
-    case Role::kReplace: return blocking_exchange(e, true);
-    case Role::kStartExchange: return start_exchange_call(e, false);
-    case Role::kStartReplace: return start_exchange_call(e, true);
-    case Role::kNone: return false;
+  switch (plan.handling) {
+    case Handling::kSend: return blocking_send(e, plan.mode);
+    case Handling::kStartSend: return start_send_call(e, plan.mode);
+    case Handling::kReceive:
+    case Handling::kTake: return blocking_receive(e);
+    case Handling::kStartReceive: return start_receive_call(e);
+    case Handling::kStartTake: return start_take_call(e);
+    case Handling::kExchange: return blocking_exchange(e, false);
+    case Handling::kReplace: return blocking_exchange(e, true);
+    case Handling::kStartExchange: return start_exchange_call(e, false);
+    case Handling::kStartReplace: return start_exchange_call(e, true);
+    case Handling::kNone: return false;
   }
   return false;
 }
@@ -409,7 +410,7 @@ int start_send(Thread& thread, Message* op, SendMode mode, MessagePart part, con
   return backend->staging->isend(mode, part, to, &op->handle);
 }
 
-bool p2p_handles(CallId id) { return kPlans[id].role != Role::kNone; }
+bool p2p_handles(CallId id) { return kPlans[id].handling != Handling::kNone; }
 
 bool p2p_replace(Event& e) {
   if (!active()) return false;

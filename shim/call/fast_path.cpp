@@ -35,7 +35,7 @@ const uint32_t* gate = &kOpen;
 bool enabled;
 uint32_t statuses_wanted;
 ring::Pending* pending;
-ring::Track* tracks;
+ring::CollectiveHistory* histories;
 
 void open() { __atomic_store_n(&gate, &kOpen, __ATOMIC_RELEASE); }
 

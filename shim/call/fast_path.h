@@ -17,7 +17,7 @@
 
 #include "shim/abi/backend.h"
 #include "shim/call/flight.h"
-#include "shim/ring/track.h"
+#include "shim/ring/collective_history.h"
 #include "shim/tables/tables.h"
 
 namespace resil::fast {
@@ -31,8 +31,8 @@ extern bool enabled;
 extern uint32_t statuses_wanted;
 /// Beside the entry of the same index in section "requests"; null: nobody wants it.
 extern ring::Pending* pending;
-/// By index of the communicator in section "comms", of those below kTracks.
-extern ring::Track* tracks;
+/// By index of the communicator in section "comms", of those below kHistories.
+extern ring::CollectiveHistory* histories;
 
 /// A call that is under way. Not its call site: calls from inside MPI may take that place of the table meanwhile.
 struct Call {
@@ -364,9 +364,9 @@ template <CallId id>
   const uint64_t number = shown.ordered + 1;
   __atomic_store_n(&shown.ordered, number, __ATOMIC_RELAXED);
   wait->sequence = number;
-  ring::track_add_mixed(tracks[site->comm->index], number, site->signature,
-                        {static_cast<uint32_t>(site->mixed >> 32), static_cast<uint32_t>(site->mixed)},
-                        site->basic_type);
+  ring::history_add_mixed(histories[site->comm->index], number, site->signature,
+                          {static_cast<uint32_t>(site->mixed >> 32), static_cast<uint32_t>(site->mixed)},
+                          site->basic_type);
   slot_publish(*wait, record_number);
   return true;
 }

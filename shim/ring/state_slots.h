@@ -51,7 +51,7 @@ struct Wait {
   uint8_t probe_count;  ///< kProbes + 1: there were more
   uint8_t reserved;
   uint64_t signature;  ///< collectives: see signature.h
-  uint64_t sequence;  ///< collectives: number on the communicator, see Track
+  uint64_t sequence;  ///< collectives: number on the communicator, see CollectiveHistory
   uint64_t polls;  ///< completing or probing polls so far that found nothing, over the life of the trace buffer
   uint64_t steps;  ///< all other calls but local queries, likewise, and polls that found something
   uint64_t keys[kWaitedKeys];  ///< synchronisation: id of the window or communicator, then `kept` entries SyncKey.

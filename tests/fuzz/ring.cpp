@@ -132,9 +132,9 @@ Sample make_sample() {
   pending[at].ordinal = 1;
   Envelope& envelope = section->envelopes[envelope_home(kWorldId, 0, 7) % kEnvelopes];
   envelope = {kWorldId, 0, 7, 0, 1, 0, 0};
-  section->tracks[2].comm = kWorldId;
-  section->tracks[2].sequence = 3;
-  section->tracks[2].shape = 4;
+  section->histories[2].comm = kWorldId;
+  section->histories[2].sequence = 3;
+  section->histories[2].shape = 4;
   const auto offset = [&](const void* place) {
     return static_cast<uint64_t>(static_cast<const char*>(place) - made.bytes.data());
   };
@@ -142,7 +142,7 @@ Sample make_sample() {
        {Region{offset(&traces[0]), 128}, Region{offset(&record), sizeof(record)},
         Region{offset(&comms[2]), sizeof(ring::Comm)}, Region{offset(&requests[at]), sizeof(ring::Request)},
         Region{offset(&pending[at]), sizeof(Pending)}, Region{offset(&wait), sizeof(Wait)},
-        Region{offset(&envelope), sizeof(Envelope)}, Region{offset(&section->tracks[2]), sizeof(Track)},
+        Region{offset(&envelope), sizeof(Envelope)}, Region{offset(&section->histories[2]), sizeof(CollectiveHistory)},
         Region{offset(section), offsetof(Section, waits)},
         Region{offset(section->windows), sizeof(section->windows) + sizeof(section->files) + sizeof(section->holds)}})
     made.regions.push_back(hot);

@@ -17,12 +17,12 @@ using namespace resil;
 
 // --- collectives of a communicator, read by another process ---
 
-hang::Track track;
+hang::CollectiveHistory history;
 
-void begin_track(uint64_t calls) {
-  memset(&track, 0, sizeof track);
-  hang::track_begin(track, 9, 2, 0);
-  for (uint64_t n = 1; n <= calls; ++n) hang::track_add(track, n, n * 1000 + 1);
+void begin_history(uint64_t calls) {
+  memset(&history, 0, sizeof history);
+  hang::history_begin(history, 9, 2, 0);
+  for (uint64_t n = 1; n <= calls; ++n) hang::history_add(history, n, n * 1000 + 1);
 }
 
 uint64_t hash_after(uint64_t calls) {
@@ -32,8 +32,8 @@ uint64_t hash_after(uint64_t calls) {
 }
 
 void read_points() {
-  hang::TrackRead read;
-  const hang::ReadResult result = hang::read_track(track, &read);
+  hang::HistoryRead read;
+  const hang::ReadResult result = hang::read_history(history, &read);
   LITMUS_EXPECT(result != hang::ReadResult::kBroken);
   if (result != hang::ReadResult::kRead || read.comm != 9) return;
   for (uint32_t i = 0; i < read.count; ++i) {
@@ -107,19 +107,19 @@ void complete_request(uint64_t key, uint32_t trace, uint64_t words, uint32_t ent
 
 std::vector<Program> table_programs() {
   return {
-      {"track: call number 17 while it is read",
+      {"history: call number 17 while it is read",
        "collectives of a communicator",
-       [] { begin_track(16); },
-       {[] { hang::track_add(track, 17, 17001); }, read_points},
+       [] { begin_history(16); },
+       {[] { hang::history_add(history, 17, 17001); }, read_points},
        {},
        1,
        {1000, 300, 3}},
-      {"track: begun anew",
+      {"history: begun anew",
        "collectives of a communicator",
-       [] { begin_track(2); },
+       [] { begin_history(2); },
        {[] {
-          hang::track_begin(track, 10, 2, 0);
-          hang::track_add(track, 1, 777);
+          hang::history_begin(history, 10, 2, 0);
+          hang::history_add(history, 1, 777);
         },
         read_points},
        {},

@@ -281,13 +281,13 @@ struct Program {
       if (envelope.comm != 0)
         add(envelope.comm, envelope.peer, envelope.tag, envelope.sent, envelope.posted, envelope.types.sent,
             envelope.types.posted, envelope.handles.sent, envelope.handles.posted);
-    for (const Track& track : section.tracks) {
-      if (track.comm == 0) continue;
-      add(track.comm, track.sequence, track.rolling, track.shape);
-      for (uint32_t i = 0; i < ring::kRecent; ++i) add(track.recent[i], track.types[i]);
-      for (const auto& level : track.points)
+    for (const CollectiveHistory& history : section.histories) {
+      if (history.comm == 0) continue;
+      add(history.comm, history.sequence, history.rolling, history.shape);
+      for (uint32_t i = 0; i < ring::kRecent; ++i) add(history.recent[i], history.types[i]);
+      for (const auto& level : history.points)
         for (const CheckPoint& point : level) add(point.sequence, point.rolling);
-      for (const uint64_t early : track.early) add(early);
+      for (const uint64_t early : history.early) add(early);
     }
     for (const uint32_t thread : {0u, 1u}) {
       const Wait& slot = section.waits[thread];

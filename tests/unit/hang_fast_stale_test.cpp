@@ -65,8 +65,8 @@ TEST_CASE("fast path: a communicator that was freed and made again with the same
                      *posted = envelope(program, made.ring->id, partner, 8);
       REQUIRE((sent != nullptr && sent->sent == i));
       REQUIRE((posted != nullptr && posted->posted == i));
-      const Track& track = program.slots.watched.section->tracks[made.index];
-      REQUIRE((track.comm == made.ring->id && track.sequence == i && made.ring->ordered == i));
+      const CollectiveHistory& history = program.slots.watched.section->histories[made.index];
+      REQUIRE((history.comm == made.ring->id && history.sequence == i && made.ring->ordered == i));
     }
     REQUIRE(program.by_fast_path == before + 15);
     REQUIRE(fake::pending_keys().empty());

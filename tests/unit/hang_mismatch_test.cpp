@@ -126,8 +126,8 @@ TEST_CASE("a rank that has come to its end has left out what the others call aft
     watched[rank].header = &headers[rank];
     watched[rank].section = sections[rank].get();
     watched[rank].rank = rank;
-    track_begin(sections[rank]->tracks[2], 99, 4, 0);
-    for (uint64_t n = 1; n <= (rank == 2 ? 38u : 39u); ++n) track_add(sections[rank]->tracks[2], n, calls[n]);
+    history_begin(sections[rank]->histories[2], 99, 4, 0);
+    for (uint64_t n = 1; n <= (rank == 2 ? 38u : 39u); ++n) history_add(sections[rank]->histories[2], n, calls[n]);
   }
   Owned mismatch(mismatch_create(4));
   std::vector<char> frame(kMismatchFrame);
@@ -170,9 +170,9 @@ TEST_CASE("when the job is about to be ended, what differs is said though ranks 
       watched[rank].header = &headers[rank];
       watched[rank].section = sections[rank].get();
       watched[rank].rank = rank;
-      track_begin(sections[rank]->tracks[2], 99, 5, 0);
-      track_add(sections[rank]->tracks[2], 1, 7);
-      if (c.calls[rank] != 0) track_add(sections[rank]->tracks[2], 2, c.calls[rank]);
+      history_begin(sections[rank]->histories[2], 99, 5, 0);
+      history_add(sections[rank]->histories[2], 1, 7);
+      if (c.calls[rank] != 0) history_add(sections[rank]->histories[2], 2, c.calls[rank]);
     }
     Owned mismatch(mismatch_create(5));
     std::vector<char> frame(kMismatchFrame);
@@ -214,9 +214,9 @@ TEST_CASE("basic types: different ones are told once, whichever nodes the ranks 
         watched[rank].header = &headers[rank];
         watched[rank].section = sections[rank].get();
         watched[rank].rank = rank;
-        Track& track = sections[rank]->tracks[2];
-        track_begin(track, 99, 3, 0);
-        for (uint64_t n = 1; n <= 12; ++n) track_add(track, n, bcast, n == 5 ? c.types[rank] : kInts);
+        CollectiveHistory& history = sections[rank]->histories[2];
+        history_begin(history, 99, 3, 0);
+        for (uint64_t n = 1; n <= 12; ++n) history_add(history, n, bcast, n == 5 ? c.types[rank] : kInts);
       }
       std::vector<Owned> helpers;
       for (int i = 0; i < 3; ++i) helpers.emplace_back(mismatch_create(3));
@@ -248,7 +248,7 @@ TEST_CASE("basic types: different ones are told once, whichever nodes the ranks 
 }
 
 TEST_CASE("what is marked is left out") {
-  for (const uint32_t mark : {kTrackFailed, kTrackGap, kTrackOneSided, kTrackLate}) {
+  for (const uint32_t mark : {kHistoryFailed, kHistoryGap, kHistoryOneSided, kHistoryLate}) {
     std::vector<std::unique_ptr<Section, FreeSection>> sections;
     std::vector<ring::Header> headers(3);
     std::vector<Watched> watched(3);
@@ -259,9 +259,9 @@ TEST_CASE("what is marked is left out") {
       watched[rank].header = &headers[rank];
       watched[rank].section = sections[rank].get();
       watched[rank].rank = rank;
-      track_begin(sections[rank]->tracks[2], 99, 3, 0);
-      track_add(sections[rank]->tracks[2], 1, rank == 1 ? 5 : 6);
-      track_mark(sections[rank]->tracks[2], rank == 1 ? mark : 0);
+      history_begin(sections[rank]->histories[2], 99, 3, 0);
+      history_add(sections[rank]->histories[2], 1, rank == 1 ? 5 : 6);
+      history_mark(sections[rank]->histories[2], rank == 1 ? mark : 0);
     }
     Owned mismatch(mismatch_create(3));
     std::vector<char> frame(kMismatchFrame);
@@ -286,28 +286,28 @@ TEST_CASE("a writer at full speed never shows a wrong point", "[threads]") {
       rolling[life].push_back(roll(rolling[life].back(), signatures[life].back()));
     }
   }
-  std::unique_ptr<Track> track(new Track());
+  std::unique_ptr<CollectiveHistory> history(new CollectiveHistory());
   std::atomic<bool> stop = false;
   std::thread writer([&] {
     for (uint64_t life = 0; !stop.load(std::memory_order_relaxed); ++life) {
-      track_begin(*track, 100 + life % 2, 4, 0);
+      history_begin(*history, 100 + life % 2, 4, 0);
       for (uint64_t n = 1; n <= kCalls >> (life % 3 * 4) && !stop.load(std::memory_order_relaxed); ++n)
-        track_add(*track, n, signatures[life % 2][n]);
+        history_add(*history, n, signatures[life % 2][n]);
     }
   });
   uint64_t read = 0, moved = 0, bad = 0, broken = 0;
   // Until the writer has often gone on in the middle of a reading; two threads on one core rarely show that.
   constexpr uint64_t kWanted = kSlow ? 200 : 2000;
   while ((read < kWanted || moved < kWanted) && read < 250 * kWanted) {
-    TrackRead out;
-    const ReadResult result = read_track(*track, &out);
+    HistoryRead out;
+    const ReadResult result = read_history(*history, &out);
     broken += result == ReadResult::kBroken;
     if (result != ReadResult::kRead) {
       std::this_thread::yield();  // the writer has not begun, or was stopped between two lives
       continue;
     }
     ++read;
-    moved += __atomic_load_n(&track->sequence, __ATOMIC_RELAXED) > out.sequence + 1;
+    moved += __atomic_load_n(&history->sequence, __ATOMIC_RELAXED) > out.sequence + 1;
     uint64_t before = 0;
     for (uint32_t i = 0; i < out.count; ++i) {
       const PathPoint& point = out.points[i];
@@ -325,19 +325,19 @@ TEST_CASE("a writer at full speed never shows a wrong point", "[threads]") {
   if (moved < kWanted) WARN("the writer went on during " << moved << " readings only");
 }
 
-TEST_CASE("a resting track is read back to the last sixteen calls, and all check points") {
+TEST_CASE("a resting history is read back to the last sixteen calls, and all check points") {
   for (uint64_t calls : {1u, 2u, 15u, 16u, 17u, 31u, 100u, 4096u, 70001u}) {
-    std::unique_ptr<Track> track(new Track());
+    std::unique_ptr<CollectiveHistory> history(new CollectiveHistory());
     std::vector<uint64_t> rolling = {0};
     std::mt19937_64 random(calls);
-    track_begin(*track, 7, 4, 0);
+    history_begin(*history, 7, 4, 0);
     for (uint64_t n = 1; n <= calls; ++n) {
       const uint64_t signature = random() | 1;
       rolling.push_back(roll(rolling.back(), signature));
-      track_add(*track, n, signature);
+      history_add(*history, n, signature);
     }
-    TrackRead out;
-    REQUIRE(read_track(*track, &out) == ReadResult::kRead);
+    HistoryRead out;
+    REQUIRE(read_history(*history, &out) == ReadResult::kRead);
     REQUIRE(out.points[out.count - 1].n == calls);
     std::vector<uint64_t> seen;
     for (uint32_t i = 0; i < out.count; ++i) {
@@ -349,8 +349,8 @@ TEST_CASE("a resting track is read back to the last sixteen calls, and all check
     for (uint32_t level = 0; level < kLevels && (uint64_t{1} << level) <= calls; ++level)
       CHECK(std::find(seen.begin(), seen.end(), calls >> level << level) != seen.end());
     // A memory fault in it is noticed, not compared.
-    track->points[0][calls & 1].rolling ^= 4;
-    CHECK(read_track(*track, &out) == (calls > 1 ? ReadResult::kBroken : ReadResult::kBroken));
+    history->points[0][calls & 1].rolling ^= 4;
+    CHECK(read_history(*history, &out) == (calls > 1 ? ReadResult::kBroken : ReadResult::kBroken));
   }
 }
 
@@ -365,8 +365,8 @@ TEST_CASE("frames of any kind are refused or harmless") {
   watched.header = &header;
   watched.section = section.get();
   for (int c = 0; c < 5; ++c) {
-    track_begin(section->tracks[c + 2], 77 + static_cast<uint64_t>(c), 16, 0);
-    for (uint64_t n = 1; n < 300; ++n) track_add(section->tracks[c + 2], n, random() | 1);
+    history_begin(section->histories[c + 2], 77 + static_cast<uint64_t>(c), 16, 0);
+    for (uint64_t n = 1; n < 300; ++n) history_add(section->histories[c + 2], n, random() | 1);
   }
   std::vector<char> good(kMismatchFrame);
   good.resize(mismatch_collect(*mismatch, &watched, 1, good.data(), kMismatchFrame));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Simulated ranks that call collectives on several communicators, and simulated nodes that look at them at different
-// instants: what the mismatch detector sees of a job. Every rank writes its tracks with the writer's own code.
+// instants: what the mismatch detector sees of a job. Every rank writes its histories with the writer's own code.
 #pragma once
 
 #include <cstdint>
@@ -118,10 +118,10 @@ struct World {
       return;
     }
     const Call call = programs[rank][done[rank]++];
-    Track& track = sections[rank]->tracks[2 + call.comm];
+    CollectiveHistory& history = sections[rank]->histories[2 + call.comm];
     if (sequences[rank][call.comm] == 0)
-      track_begin(track, ids[call.comm], static_cast<uint32_t>(members[call.comm].size()), 0);
-    track_add(track, ++sequences[rank][call.comm], call.signature);
+      history_begin(history, ids[call.comm], static_cast<uint32_t>(members[call.comm].size()), 0);
+    history_add(history, ++sequences[rank][call.comm], call.signature);
   }
 };
 

@@ -212,9 +212,10 @@ TEST_CASE("slots: a persistent collective is numbered when it is made; its start
   std::vector<uint64_t> keys = {0x4000, 0x4010};
   slots.start(CallId::kMPI_Allreduce_init, keys[0], ring::kNoPeer, ring::kNoTag);
   slots.start(CallId::kMPI_Barrier_init, keys[1], ring::kNoPeer, ring::kNoTag);
-  const Track& track = slots.watched.section->tracks[comm_lookup(slots.thread(), fake::kCommWorld)->index];
-  const uint64_t rolling = track.rolling;
-  CHECK(track.sequence == 2);
+  const CollectiveHistory& history =
+      slots.watched.section->histories[comm_lookup(slots.thread(), fake::kCommWorld)->index];
+  const uint64_t rolling = history.rolling;
+  CHECK(history.sequence == 2);
   State state;
   for (uint32_t round = 1; round <= 3; ++round) {
     std::vector<uint64_t> one = {keys[1]}, other = {keys[0]};  // not in the order in which they were made
@@ -241,7 +242,7 @@ TEST_CASE("slots: a persistent collective is numbered when it is made; its start
     CHECK((comm_name(slots.watched, started.comm, name, sizeof(name)) &&
            std::string(name) == "MPI_COMM_WORLD (made by call 2 there)"));
   }
-  CHECK((track.sequence == 2 && track.rolling == rolling));
+  CHECK((history.sequence == 2 && history.rolling == rolling));
 }
 
 TEST_CASE("slots: messages of one MPI_Startall, or of several threads, have no order among themselves") {
@@ -363,12 +364,12 @@ TEST_CASE("slots: whom a collective must wait for, and how its signature reads")
     leave(e);
   }
   const uint32_t index = comm_lookup(slots.thread(), fake::kCommWorld)->index;
-  const Track& track = slots.watched.section->tracks[index];
-  CHECK((track.comm == slots.world() && track.sequence == number && (track.shape & kTrackMarks) == 0));
+  const CollectiveHistory& history = slots.watched.section->histories[index];
+  CHECK((history.comm == slots.world() && history.sequence == number && (history.shape & kHistoryMarks) == 0));
   // A collective that fails may count or not.
   Event failed = slots.make(CallId::kMPI_Barrier);
   REQUIRE(fake::call(failed, 17));
-  CHECK((track.shape & kTrackFailed) != 0);
+  CHECK((history.shape & kHistoryFailed) != 0);
   CHECK((slots.watched.section->irregular & kUnknownOrder) != 0);
 }
 

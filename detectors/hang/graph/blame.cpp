@@ -168,7 +168,7 @@ bool Explainer::blame() {
   }
   near_misses();
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
-    victim_[rank] = culprit_[rank] == 0 && (g_.deadlocked(rank) || g_.role(rank) == Role::kFinalizing) ? 1 : 0;
+    victim_[rank] = culprit_[rank] == 0 && (g_.deadlocked(rank) || g_.status(rank) == RankStatus::kFinalizing) ? 1 : 0;
   return true;
 }
 

@@ -77,7 +77,7 @@ bool Graph::read_comms() {
   comms_ = arena_.allocate<Comm>(parts_);
   if (arena_.failed()) return false;
   for (uint32_t rank = 0; rank < ranks(); ++rank)
-    for (uint32_t i = 0; views_[rank].role == Role::kCandidate && i < state(rank).part_count; ++i) {
+    for (uint32_t i = 0; views_[rank].status == RankStatus::kCandidate && i < state(rank).part_count; ++i) {
       const Part& part = views_[rank].parts[i];
       if (!on_communicator(part) || comm(part.comm) != nullptr) continue;
       size_t at = mix64(part.comm);
@@ -131,9 +131,9 @@ bool Graph::read_comms() {
 /// MPI_Finalize is counted like a collective on MPI_COMM_WORLD, but satisfies nobody who waits in another one.
 uint64_t Graph::calls_made(uint32_t rank, const Membership& membership) const {
   const View& view = views_[rank];
-  if (view.role == Role::kFinished && membership.comm == input_.world && membership.sequence > 0)
+  if (view.status == RankStatus::kFinished && membership.comm == input_.world && membership.sequence > 0)
     return membership.sequence - 1;
-  for (uint32_t i = 0; view.role == Role::kFinalizing && i < state(rank).part_count; ++i)
+  for (uint32_t i = 0; view.status == RankStatus::kFinalizing && i < state(rank).part_count; ++i)
     if (const Part& part = view.parts[i]; part.kind == PartKind::kCollective && part.comm == membership.comm &&
                                           part.sequence != 0 && part.sequence <= membership.sequence)
       return part.sequence - 1;

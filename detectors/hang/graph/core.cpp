@@ -85,8 +85,8 @@ bool find_core(Graph& graph, Core* core) {
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
     const uint32_t component = graph.component(rank);
     if (const uint32_t node = graph.leaver(rank); node != kNone) note(graph.component(node), CoreKind::kLeft);
-    if (is_sink(graph.role(rank)))
-      note(component, graph.role(rank) == Role::kGone ? CoreKind::kGone : CoreKind::kEnded);
+    if (is_sink(graph.status(rank)))
+      note(component, graph.status(rank) == RankStatus::kGone ? CoreKind::kGone : CoreKind::kEnded);
     else if (graph.deadlocked(rank)) {
       note(component, CoreKind::kCycle);
       // A thread whose only reason is a wait that nobody can end is a component of its own.
@@ -112,7 +112,7 @@ bool find_core(Graph& graph, Core* core) {
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
     const bool left = core->kind == CoreKind::kLeft;
     const uint32_t component = graph.component(left ? graph.leaver(rank) : rank);
-    bool in = ended ? component != kNone && (left || is_sink(graph.role(rank))) && kinds[component] == core->kind
+    bool in = ended ? component != kNone && (left || is_sink(graph.status(rank))) && kinds[component] == core->kind
                     : component == chosen;
     for (uint32_t t = 0; !in && !ended && graph.deadlocked(rank) && t < graph.view(rank).thread_count; ++t)
       in = graph.component(graph.thread_node(rank, t)) == chosen;

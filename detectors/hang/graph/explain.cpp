@@ -17,7 +17,7 @@ constexpr uint32_t kLines = 20;  // of evidence
 bool others_have_ended(const Graph& graph, const Comm& comm, uint32_t rank) {
   for (uint32_t i = 0; i < comm.count; ++i)
     if (const Member& other = graph.in_order(comm, i);
-        other.rank != rank && !other.freed && !is_sink(graph.role(other.rank)))
+        other.rank != rank && !other.freed && !is_sink(graph.status(other.rank)))
       return false;
   return comm.count > 1;
 }
@@ -132,12 +132,13 @@ void Explainer::explain_late(const Wave& wave) {
   auto group = [&](Message id, auto belongs) {
     memset(scratch_, 0, g_.ranks());
     for (uint32_t i = 0; i < late; ++i)
-      if (const uint32_t rank = g_.in_order(*wave.comm, i).rank; belongs(g_.role(rank))) scratch_[rank] = 1;
+      if (const uint32_t rank = g_.in_order(*wave.comm, i).rank; belongs(g_.status(rank))) scratch_[rank] = 1;
     if (const RankSet set = set_of(scratch_); set.total != 0) v_.add(id, set);
   };
   explain_freed(part_of(g_, wave.first));
-  group(Message::kEndedBefore, [](Role role) { return role == Role::kGone; });
-  group(Message::kFinalizedBefore, [](Role role) { return role == Role::kFinished || role == Role::kFinalizing; });
+  group(Message::kEndedBefore, [](RankStatus status) { return status == RankStatus::kGone; });
+  group(Message::kFinalizedBefore,
+        [](RankStatus status) { return status == RankStatus::kFinished || status == RankStatus::kFinalizing; });
   // Those in the core are told one by one, the others only if there is none.
   uint32_t told = 0;
   for (int core = 1; core >= 0; --core)

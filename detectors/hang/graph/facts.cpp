@@ -265,7 +265,9 @@ bool Graph::read_holds() {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < ranks(); ++rank) {
       const View& v = views_[rank];
-      if ((v.role != Role::kCandidate && v.role != Role::kGone) || (state(rank).irregular & kLostWindow) != 0) continue;
+      if ((v.status != RankStatus::kCandidate && v.status != RankStatus::kGone) ||
+          (state(rank).irregular & kLostWindow) != 0)
+        continue;
       for (uint32_t i = 0; i < state(rank).part_count; ++i)
         if (v.parts[i].kind == PartKind::kHold) {
           if (pass == 1) holds_[count] = {v.parts[i].comm, v.parts[i].peer, v.parts[i].tag != 0, rank};
@@ -288,7 +290,7 @@ bool Graph::judge_parts() {
   Judge judge(*this);
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
-    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
+    for (uint32_t i = 0; v.status == RankStatus::kCandidate && i < state(rank).part_count; ++i) {
       const Judge::Result result = judge.part(rank, v.parts[i]);
       facts_[v.first_part + i] = result.fact;
       targets_[v.first_part + i] = result.target;

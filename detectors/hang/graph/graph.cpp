@@ -23,17 +23,17 @@ bool well_formed(const RankState& s, uint32_t rank) {
   return true;
 }
 
-Role role_of(const RankState& s, bool may_buffer) {
-  if (s.activity == RankActivity::kFinished) return Role::kFinished;
-  if (s.activity == RankActivity::kGone) return Role::kGone;
-  if (s.stable == 0) return Role::kRunnable;
+RankStatus status_of(const RankState& s, bool may_buffer) {
+  if (s.activity == RankActivity::kFinished) return RankStatus::kFinished;
+  if (s.activity == RankActivity::kGone) return RankStatus::kGone;
+  if (s.stable == 0) return RankStatus::kRunnable;
   if (s.in_finalize != 0)  // but attribute callbacks of MPI_COMM_SELF may communicate (MPI 4.0, 11.2.4)
     return s.activity == RankActivity::kBlocked && (may_buffer || (s.irregular & kSelfAttribute) == 0)
-               ? Role::kFinalizing
-               : Role::kRunnable;
+               ? RankStatus::kFinalizing
+               : RankStatus::kRunnable;
   const bool waits = s.activity == RankActivity::kBlocked || (may_buffer && s.activity == RankActivity::kPolling);
-  return waits && s.provable != 0 && s.thread_count > 0 && (s.irregular & kLostThread) == 0 ? Role::kCandidate
-                                                                                            : Role::kRunnable;
+  return waits && s.provable != 0 && s.thread_count > 0 && (s.irregular & kLostThread) == 0 ? RankStatus::kCandidate
+                                                                                            : RankStatus::kRunnable;
 }
 
 }  // namespace
@@ -48,8 +48,8 @@ bool Graph::read_states() {
     v.threads = reinterpret_cast<const ThreadWait*>(s + 1);
     v.parts = reinterpret_cast<const Part*>(v.threads + s->thread_count);
     v.comms = reinterpret_cast<const Membership*>(v.parts + s->part_count);
-    v.role = role_of(*s, may_buffer_);
-    if (v.role != Role::kCandidate) continue;
+    v.status = status_of(*s, may_buffer_);
+    if (v.status != RankStatus::kCandidate) continue;
     v.first_thread = threads_;
     v.first_part = parts_;
     v.thread_count = s->thread_count;
@@ -96,7 +96,7 @@ bool Graph::connect() {
   // Wildcards named their communicator while groups had no number yet.
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
-    if (v.role != Role::kCandidate) continue;
+    if (v.status != RankStatus::kCandidate) continue;
     for (uint32_t i = 0; i < input_.states[rank]->part_count; ++i) {
       const Part& part = v.parts[i];
       if (facts_[v.first_part + i] == Fact::kHolds && part.kind <= PartKind::kProbe && part.peer == ring::kAnySource)
@@ -127,7 +127,7 @@ bool Graph::propagate() {
   };
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
-    if (v.role == Role::kRunnable) release(rank);
+    if (v.status == RankStatus::kRunnable) release(rank);
     needs[rank] = 1;
     for (uint32_t t = 0; t < v.thread_count; ++t) {
       const ThreadWait& wait = v.threads[t];

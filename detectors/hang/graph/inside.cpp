@@ -11,7 +11,7 @@ namespace resil::hang::graph {
 namespace {
 
 bool at_rest(const Graph& graph, uint32_t rank) {
-  return graph.role(rank) != Role::kRunnable && graph.role(rank) != Role::kGone;
+  return graph.status(rank) != RankStatus::kRunnable && graph.status(rank) != RankStatus::kGone;
 }
 
 bool others_at_rest(const Graph& graph, const Part& part) {
@@ -43,7 +43,7 @@ bool find_inside_mpi(Graph& graph, Verdict* verdict) {
   if (graph.arena().failed()) return false;
   Wait first;
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
-    if (graph.role(rank) != Role::kCandidate || graph.state(rank).activity != RankActivity::kBlocked) continue;
+    if (graph.status(rank) != RankStatus::kCandidate || graph.state(rank).activity != RankActivity::kBlocked) continue;
     Wait all_threads = {rank, 0, 0};
     for (uint32_t t = graph.view(rank).thread_count; t-- > 0 && all_threads.valid();)
       all_threads = satisfied(graph, rank, t);

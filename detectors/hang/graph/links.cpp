@@ -26,7 +26,7 @@ bool Graph::make_links() {
   }
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
-    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i)
+    for (uint32_t i = 0; v.status == RankStatus::kCandidate && i < state(rank).part_count; ++i)
       if (v.parts[i].kind == PartKind::kCollective && facts_[v.first_part + i] == Fact::kHolds &&
           (v.parts[i].flags & kRootOnly) == 0)
         targets_[v.first_part + i] += comm(v.parts[i].comm)->link;
@@ -40,7 +40,7 @@ bool Graph::make_links() {
 void Graph::link_holders() {
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
-    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
+    for (uint32_t i = 0; v.status == RankStatus::kCandidate && i < state(rank).part_count; ++i) {
       const Part& part = v.parts[i];
       uint32_t holders = 0;
       if (part.kind != PartKind::kLock || facts_[v.first_part + i] != Fact::kOpen ||
@@ -106,7 +106,7 @@ bool Graph::link_lower() {
   uint32_t count = 0;
   for (uint32_t rank = 0; rank < ranks(); ++rank) {
     const View& v = views_[rank];
-    for (uint32_t i = 0; v.role == Role::kCandidate && i < state(rank).part_count; ++i) {
+    for (uint32_t i = 0; v.status == RankStatus::kCandidate && i < state(rank).part_count; ++i) {
       const Part& part = v.parts[i];
       const Comm* c = part.kind == PartKind::kCollective && (part.flags & kLowerOnly) != 0 ? comm(part.comm) : nullptr;
       const Member* me =

@@ -20,14 +20,14 @@ constexpr uint32_t kNone = ~0u;
 constexpr uint32_t kLeaver = 1u << 31;  ///< with a rank, until connect(): its leaver
 
 /// What a rank is to the proof.
-enum class Role : uint8_t {
+enum class RankStatus : uint8_t {
   kRunnable,  ///< may do anything: computing, moving, or not known
   kCandidate,  ///< blocked in calls that are known whole
   kFinalizing,  ///< blocked in MPI_Finalize: neither sends, receives nor calls a collective again
   kFinished,  ///< has left MPI_Finalize
   kGone,  ///< ended without MPI_Finalize
 };
-inline bool is_sink(Role role) { return role >= Role::kFinalizing; }
+inline bool is_sink(RankStatus status) { return status >= RankStatus::kFinalizing; }
 
 /// What is known of one part.
 enum class Fact : uint8_t {
@@ -44,7 +44,7 @@ struct View {
   const Membership* comms;
   uint32_t first_thread, thread_count;  ///< node number less `ranks`; candidates only
   uint32_t first_part;  ///< in facts and targets; candidates only
-  Role role;
+  RankStatus status;
 };
 
 struct Member {
@@ -98,9 +98,9 @@ class Graph {
   uint32_t ranks() const { return input_.count; }
   const RankState& state(uint32_t rank) const { return *input_.states[rank]; }
   const View& view(uint32_t rank) const { return views_[rank]; }
-  Role role(uint32_t rank) const { return views_[rank].role; }
+  RankStatus status(uint32_t rank) const { return views_[rank].status; }
   bool stuck(uint32_t node) const { return node != kNone && free_[node] == 0; }
-  bool deadlocked(uint32_t rank) const { return role(rank) == Role::kCandidate && free_[rank] == 0; }
+  bool deadlocked(uint32_t rank) const { return status(rank) == RankStatus::kCandidate && free_[rank] == 0; }
   Fact fact(uint32_t rank, uint32_t part) const { return facts_[views_[rank].first_part + part]; }
   uint32_t target(uint32_t rank, uint32_t part) const { return targets_[views_[rank].first_part + part]; }
   uint32_t thread_node(uint32_t rank, uint32_t thread) const { return ranks() + views_[rank].first_thread + thread; }
@@ -120,7 +120,7 @@ class Graph {
   uint32_t leaver_rank(uint32_t node) const { return node - first_leaver_; }
   uint32_t leaver(uint32_t rank) const { return left_ ? first_leaver_ + rank : kNone; }
   /// Does this node never do anything again?
-  bool has_ended(uint32_t node) const { return is_leaver(node) || (node < ranks() && is_sink(role(node))); }
+  bool has_ended(uint32_t node) const { return is_leaver(node) || (node < ranks() && is_sink(status(node))); }
   /// The part by which a rank says that it has freed it; null: it has not.
   const Part* freed(uint64_t id, uint32_t rank) const;
   /// Members in the order of their sequence.
@@ -226,7 +226,7 @@ template <class With>
 void Graph::waits_for(uint32_t node, uint32_t from, With with) const {
   if (node < ranks()) {
     const View& v = views_[node];
-    if (v.role != Role::kCandidate) return;
+    if (v.status != RankStatus::kCandidate) return;
     for (uint32_t i = from; i < v.thread_count; ++i)
       if (!with(ranks() + v.first_thread + i)) return;
   } else if (node < first_link_) {
@@ -246,7 +246,7 @@ void Graph::waits_for(uint32_t node, uint32_t from, With with) const {
   } else if (!is_leaver(node)) {
     const Comm& c = comms_[group_comm_[node - first_group_]];
     for (uint32_t i = from; i < c.count; ++i)
-      if (const Member& m = members_[c.first + i]; !with(m.freed || is_sink(role(m.rank)) ? kNone : m.rank)) return;
+      if (const Member& m = members_[c.first + i]; !with(m.freed || is_sink(status(m.rank)) ? kNone : m.rank)) return;
   }
 }
 

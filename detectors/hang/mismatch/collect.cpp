@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node's part: the tracks of its ranks that have moved, one tree a communicator, into an answer.
+// A node's part: the histories of its ranks that have moved, one tree a communicator, into an answer.
 
 #include <cstring>
 
@@ -18,7 +18,7 @@ namespace {
 uint64_t load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 
 bool less(const Entry& a, const Entry& b) {
-  return a.comm != b.comm ? a.comm < b.comm : a.watched != b.watched ? a.watched < b.watched : a.track < b.track;
+  return a.comm != b.comm ? a.comm < b.comm : a.watched != b.watched ? a.watched < b.watched : a.history < b.history;
 }
 
 constexpr uint64_t kEnd =
@@ -35,13 +35,13 @@ bool is_over(const Watched& rank) {
          (phase == ring::Phase::kFinished || (phase == ring::Phase::kFinalizing && (irregular & kSelfAttribute) == 0));
 }
 
-void end_path(TrackRead& read) {
+void end_path(HistoryRead& read) {
   const PathPoint& last = read.points[read.count - 1];
   if (last.n == read.sequence && last.signature != kEnd)
     read.points[read.count++] = {last.n + 1, roll(last.rolling, kEnd), kEnd, 0};
 }
 
-/// All tracks in use that may be compared; by communicator.
+/// All histories in use that may be compared; by communicator.
 uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count) {
   uint32_t found = 0;
   for (uint32_t w = 0; w < count; ++w) {
@@ -49,15 +49,15 @@ uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count
         static_cast<uint32_t>(watched[w].rank) >= mismatch.world)
       continue;
     const bool over = is_over(watched[w]);
-    for (uint32_t t = 0; t < kTracks; ++t) {
-      const Track& track = watched[w].section->tracks[t];
-      const uint64_t comm = load(track.comm), sequence = load(track.sequence), shape = load(track.shape);
-      if (comm == 0 || sequence == 0 || (shape & kTrackMembers) <= 1) continue;
-      if (shape & kTrackMarks) {
+    for (uint32_t t = 0; t < kHistories; ++t) {
+      const CollectiveHistory& history = watched[w].section->histories[t];
+      const uint64_t comm = load(history.comm), sequence = load(history.sequence), shape = load(history.shape);
+      if (comm == 0 || sequence == 0 || (shape & kHistoryMembers) <= 1) continue;
+      if (shape & kHistoryMarks) {
         ++mismatch.coverage.marked;
         continue;
       }
-      const Told& told = mismatch.told[w * kTracks + t];
+      const Told& told = mismatch.told[w * kHistories + t];
       const uint64_t state = 2 * sequence + over;
       mismatch.entries[found++] = {comm, w, static_cast<uint16_t>(t), over, told.comm != comm || told.state != state,
                                    0};
@@ -73,22 +73,22 @@ bool grow(Mismatch& mismatch, const Watched* watched, Entry* entries, uint32_t c
   tree_reset(tree, entries[0].comm, 0);
   for (uint32_t i = 0; i < count; ++i) {
     const Watched& rank = watched[entries[i].watched];
-    const Track& track = rank.section->tracks[entries[i].track];
-    TrackRead read;
-    const ReadResult result = read_track(track, &read);
+    const CollectiveHistory& history = rank.section->histories[entries[i].history];
+    HistoryRead read;
+    const ReadResult result = read_history(history, &read);
     if (result == ReadResult::kBroken) tree.flags |= kTreeBroken;
-    if (result != ReadResult::kRead || read.comm != tree.comm || (read.shape & kTrackMarks) != 0) {
+    if (result != ReadResult::kRead || read.comm != tree.comm || (read.shape & kHistoryMarks) != 0) {
       mismatch.coverage.unreadable += result == ReadResult::kMoving;
       continue;
     }
     entries[i].state = 2 * read.sequence + entries[i].over;
     if (entries[i].over) end_path(read);
-    tree.members = static_cast<uint32_t>(read.shape & kTrackMembers);
+    tree.members = static_cast<uint32_t>(read.shape & kHistoryMembers);
     tree_make_room(tree, kMaxPath);
     const uint32_t before = tree.count;
     tree_add(tree, rank.rank, read);
     if (tree.count != before)  // it had something to say that nobody had said
-      add_sites(tree, rank, entries[i].track, read);
+      add_sites(tree, rank, entries[i].history, read);
   }
   return tree.count != 0;
 }
@@ -138,8 +138,8 @@ uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t c
         }
       }
       for (uint32_t k = i; k < end; ++k)
-        mismatch.told[mismatch.entries[k].watched * kTracks + mismatch.entries[k].track] = {comm,
-                                                                                            mismatch.entries[k].state};
+        mismatch.told[mismatch.entries[k].watched * kHistories + mismatch.entries[k].history] = {
+            comm, mismatch.entries[k].state};
     }
   };
   take(late, split, found);

@@ -28,8 +28,8 @@ Layout layout_of(uint32_t world) {
   Layout layout;
   take(sizeof(Mismatch));
   const uint64_t ranks = world < kMaxWatched ? world : kMaxWatched;
-  layout.told = take(ranks * kTracks * sizeof(Told));
-  layout.entries = take(ranks * kTracks * sizeof(Entry));
+  layout.told = take(ranks * kHistories * sizeof(Told));
+  layout.entries = take(ranks * kHistories * sizeof(Entry));
   layout.scratch = take(kHistoryBytes);
   layout.history[0] = take(kHistoryBytes);
   layout.history[1] = take(kHistoryBytes);

@@ -32,7 +32,7 @@ bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t ro
 
 /// At the root, once a round: takes the merged answer (0 bytes: nothing new) into the history. True: `verdict` is
 /// filled; several findings come one a call (0 bytes to ask at once). The same finding is made once. Numbers of calls
-/// are those of Track::sequence. An answer may come twice or late.
+/// are those of CollectiveHistory::sequence. An answer may come twice or late.
 bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verdict* verdict);
 
 /// The job is about to be ended: from now on what differs is said at once, and who is wrong only where ranks that have
@@ -43,8 +43,8 @@ void mismatch_close(Mismatch& mismatch);
 struct MismatchCoverage {
   uint32_t communicators;  ///< on which ranks of this node call collectives, in the last round
   uint32_t deferred;  ///< of these, for which there was no room: next round
-  uint32_t marked;  ///< tracks not compared: a failed collective, an id that may differ (TrackMark)
-  uint32_t unreadable;  ///< tracks that moved too fast, this time
+  uint32_t marked;  ///< histories not compared: a failed collective, an id that may differ (HistoryMark)
+  uint32_t unreadable;  ///< histories that moved too fast, this time
   uint32_t broken;  ///< since the start: communicators given up, a rank's numbers contradict its earlier ones
 };
 MismatchCoverage mismatch_coverage(const Mismatch& mismatch);

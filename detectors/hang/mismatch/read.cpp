@@ -47,24 +47,24 @@ bool valid_points(const Copy& copy, uint64_t first_seen, uint64_t busy, PathPoin
 
 }  // namespace
 
-ReadResult read_track(const Track& track, TrackRead* out) {
+ReadResult read_history(const CollectiveHistory& history, HistoryRead* out) {
   out->count = 0;
-  out->shape = load(track.shape);
-  out->comm = load(track.comm);
+  out->shape = load(history.shape);
+  out->comm = load(history.comm);
   if (out->comm == 0) return ReadResult::kEmpty;
-  const uint64_t first_seen = out->sequence = load(track.sequence);
+  const uint64_t first_seen = out->sequence = load(history.sequence);
   if (first_seen == 0) return ReadResult::kEmpty;
   Copy copy;
-  for (uint32_t i = 0; i < kRecent; ++i) copy.recent[i] = load(track.recent[i]);
-  for (uint32_t i = 0; i < kRecent; ++i) copy.types[i] = __atomic_load_n(&track.types[i], __ATOMIC_ACQUIRE);
+  for (uint32_t i = 0; i < kRecent; ++i) copy.recent[i] = load(history.recent[i]);
+  for (uint32_t i = 0; i < kRecent; ++i) copy.types[i] = __atomic_load_n(&history.types[i], __ATOMIC_ACQUIRE);
   for (uint32_t level = 0; level < kLevels; ++level)
     for (uint32_t side = 0; side < 2; ++side) {
-      copy.points[level][side].sequence = load(track.points[level][side].sequence);
-      copy.points[level][side].rolling = load(track.points[level][side].rolling);
+      copy.points[level][side].sequence = load(history.points[level][side].sequence);
+      copy.points[level][side].rolling = load(history.points[level][side].rolling);
     }
-  for (uint32_t level = 0; level < kEarly; ++level) copy.early[level] = load(track.early[level]);
-  const uint64_t last_seen = load(track.sequence), busy = last_seen + 1;
-  if (load(track.shape) != out->shape) return ReadResult::kMoving;
+  for (uint32_t level = 0; level < kEarly; ++level) copy.early[level] = load(history.early[level]);
+  const uint64_t last_seen = load(history.sequence), busy = last_seen + 1;
+  if (load(history.shape) != out->shape) return ReadResult::kMoving;
   if (last_seen < first_seen) return ReadResult::kBroken;
 
   PathPoint points[2 * kLevels + kEarly];

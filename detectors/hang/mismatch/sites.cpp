@@ -16,8 +16,8 @@ constexpr uint32_t kLookBack = 256;  ///< records of each trace buffer
 
 }  // namespace
 
-void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead& read) {
-  const Track& track = rank.section->tracks[index];
+void add_sites(Tree& tree, const Watched& rank, uint32_t index, const HistoryRead& read) {
+  const CollectiveHistory& history = rank.section->histories[index];
   if (rank.traces == nullptr || read.count == 0) return;
   // Collectives of one communicator follow each other in one trace buffer, but for programs with threads: there the
   // trace buffer that made the last one tells what it can.
@@ -27,7 +27,7 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
   auto collective = [&](const ring::Record& record) {  // as the signature has it
     const uint16_t call = __atomic_load_n(&record.call, __ATOMIC_RELAXED);
     const bool counts = __atomic_load_n(&record.comm, __ATOMIC_RELAXED) == index && call < kCallCount &&
-                        kCallMeanings.of[call].kind != Kind::kNone;
+                        kCallMeanings.of[call].pattern != Pattern::kNone;
     return counts ? static_cast<uint16_t>(kCallInfo[call].plain) : kOther;
   };
   for (uint32_t i = 0; i < rank.trace_count; ++i) {
@@ -44,8 +44,8 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead&
     }
   }
   // A rank that goes on has younger records than what was read of it: those of another call of the same function.
-  if (trace == nullptr || __atomic_load_n(&track.sequence, __ATOMIC_ACQUIRE) != read.sequence) return;
-  // A record is written before the track: the newest one may be one call ahead of what was read.
+  if (trace == nullptr || __atomic_load_n(&history.sequence, __ATOMIC_ACQUIRE) != read.sequence) return;
+  // A record is written before the history: the newest one may be one call ahead of what was read.
   bool aligned = false;
   uint32_t point = read.count - 1;
   if ((read.points[point].signature & 0x3ff) == static_cast<uint64_t>(CallId::kMPI_Finalize))

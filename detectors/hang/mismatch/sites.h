@@ -11,6 +11,6 @@ namespace resil::hang {
 /// Looks for the calls of `read` in the rank's flight records and leaves their sites with the claims that have none.
 /// `index` is the communicator's in section "comms". A record that does not fit ends the search: no site is better than
 /// a wrong one.
-void add_sites(Tree& tree, const Watched& rank, uint32_t index, const TrackRead& read);
+void add_sites(Tree& tree, const Watched& rank, uint32_t index, const HistoryRead& read);
 
 }  // namespace resil::hang

@@ -16,17 +16,17 @@ constexpr uint32_t kLongWaitRounds = 16;  ///< when most have not
 constexpr uint32_t kQueue = 16;  ///< findings of one round
 constexpr uint32_t kHistoryBytes = 64u << 20;  ///< address space; used as needed
 
-/// One track of one rank of this node, as last told.
+/// One history of one rank of this node, as last told.
 struct Told {
   uint64_t comm;
   uint64_t state;  ///< 2 * sequence + whether the rank has come to its end
 };
 
-/// One track of this round.
+/// One history of this round.
 struct Entry {
   uint64_t comm;
   uint32_t watched;
-  uint16_t track;
+  uint16_t history;
   bool over;  ///< the rank has come to its end
   bool changed;
   uint64_t state;  ///< as read, see Told; 0: not read
@@ -38,7 +38,7 @@ struct Mismatch {
   // The node's.
   uint32_t round;
   uint64_t cursor;  ///< communicator to begin with: what found no room last time
-  Told* told;  ///< [watched][track]
+  Told* told;  ///< [watched][history]
   Entry* entries;
   MismatchCoverage coverage;
   // Merging.

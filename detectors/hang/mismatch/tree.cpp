@@ -132,7 +132,7 @@ void tree_place(Tree& tree, int32_t rank, uint16_t claim) {
   }
 }
 
-void tree_add(Tree& tree, int32_t rank, const TrackRead& read) {
+void tree_add(Tree& tree, int32_t rank, const HistoryRead& read) {
   uint16_t last = kNoClaim;
   for (uint32_t i = 0; i < read.count; ++i) {
     const PathPoint& point = read.points[i];

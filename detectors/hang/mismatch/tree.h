@@ -41,7 +41,7 @@ enum TreeFlag : uint32_t {
 
 struct Tree {
   uint64_t comm;
-  uint32_t members;  ///< ranks that belong to it; kTrackMembers: that many or more
+  uint32_t members;  ///< ranks that belong to it; kHistoryMembers: that many or more
   uint32_t flags;
   uint32_t count;
   Claim claims[kMaxClaims];
@@ -65,7 +65,7 @@ void tree_link(Tree& tree, uint16_t lower, uint16_t upper);
 /// That rank has passed `claim`; where it stood before is a beginning of the same history, or the other way round.
 void tree_place(Tree& tree, int32_t rank, uint16_t claim);
 /// One rank's reading.
-void tree_add(Tree& tree, int32_t rank, const TrackRead& read);
+void tree_add(Tree& tree, int32_t rank, const HistoryRead& read);
 
 /// That rank's call n has data of that type.
 void tree_note_type(Tree& tree, uint16_t claim, uint32_t type, int32_t rank);

@@ -51,11 +51,12 @@ void each_pending(const Watched& watched, Visit visit) {
         load(watched.section->waits[i].instance) != current)
       continue;
     const auto id = static_cast<CallId>(record.call);
-    const Role role = meaning_of(id).role;
+    const Handling handling = meaning_of(id).handling;
     const uint64_t comm = comm_id(watched, record.comm);
-    if (role == Role::kReceive) visit(comm, wait.peer, record.tag, false);
-    else if (role == Role::kSendReceive) visit(comm, wait.receive_peer, wait.receive_tag, false);
-    else if (role == Role::kProbe && class_of(id) == CallClass::kMatchedProbe) visit(comm, wait.peer, record.tag, true);
+    if (handling == Handling::kReceive) visit(comm, wait.peer, record.tag, false);
+    else if (handling == Handling::kSendReceive) visit(comm, wait.receive_peer, wait.receive_tag, false);
+    else if (handling == Handling::kProbe && class_of(id) == CallClass::kMatchedProbe)
+      visit(comm, wait.peer, record.tag, true);
   }
 }
 

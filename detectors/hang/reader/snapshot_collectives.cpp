@@ -10,27 +10,27 @@ namespace resil::hang {
 namespace {
 
 /// Whom MPI demands that this rank waits for (MPI 4.0, 6.14: what a collective does not need to wait for, it may not).
-uint8_t collective_flags(Kind kind, const ring::Comm& comm, bool is_root, uint64_t bytes, uint8_t wait_flags) {
+uint8_t collective_flags(Pattern pattern, const ring::Comm& comm, bool is_root, uint64_t bytes, uint8_t wait_flags) {
   constexpr uint8_t kMust = 0, kMay = kMayBuffer, kForRoot = kRootOnly, kForLower = kLowerOnly;
   const bool inter = comm.remote_size >= 0, empty = bytes == 0 || (wait_flags & kEmptyHere) != 0;
-  switch (kind) {
-    case Kind::kBarrier:
-    case Kind::kCreate:
-    case Kind::kBetween:
-    case Kind::kFinalize: return kMust;
-    case Kind::kAllreduce:
-    case Kind::kAllgather:
-    case Kind::kAlltoall:
-    case Kind::kReduceScatter:
-    case Kind::kReduceScatterBlock: return empty || inter ? kMay : kMust;
-    case Kind::kBcast:
-    case Kind::kScatter:
-    case Kind::kScatterv: return is_root || inter ? kMay : empty ? kForRoot | kMay : kForRoot;
-    case Kind::kReduce:
-    case Kind::kGather: return is_root && !empty && !inter ? kMust : kMay;
-    case Kind::kScan: return empty || comm.rank == 0 ? kMay : kForLower;
-    case Kind::kGatherv:
-    case Kind::kVector: return (wait_flags & kFromAll) != 0 && !inter ? kMust : kMay;
+  switch (pattern) {
+    case Pattern::kBarrier:
+    case Pattern::kCreate:
+    case Pattern::kBetween:
+    case Pattern::kFinalize: return kMust;
+    case Pattern::kAllreduce:
+    case Pattern::kAllgather:
+    case Pattern::kAlltoall:
+    case Pattern::kReduceScatter:
+    case Pattern::kReduceScatterBlock: return empty || inter ? kMay : kMust;
+    case Pattern::kBcast:
+    case Pattern::kScatter:
+    case Pattern::kScatterv: return is_root || inter ? kMay : empty ? kForRoot | kMay : kForRoot;
+    case Pattern::kReduce:
+    case Pattern::kGather: return is_root && !empty && !inter ? kMust : kMay;
+    case Pattern::kScan: return empty || comm.rank == 0 ? kMay : kForLower;
+    case Pattern::kGatherv:
+    case Pattern::kVector: return (wait_flags & kFromAll) != 0 && !inter ? kMust : kMay;
     default: return kMay;
   }
 }
@@ -59,8 +59,8 @@ void add_sources(Builder& b, ThreadWait& thread, const Source& from, uint64_t co
 
 SourceList sources_of(uint16_t call, const Wait& wait) {
   SourceList list = {};
-  const Kind kind = meaning_of(static_cast<CallId>(call)).kind;
-  if (!has_sources(kind) || (wait.flags & kFromAll) != 0) return list;
+  const Pattern pattern = meaning_of(static_cast<CallId>(call)).pattern;
+  if (!has_sources(pattern) || (wait.flags & kFromAll) != 0) return list;
   const uint32_t kept = kept_of(wait);
   list.count = kept < kSourceRanks ? kept : kSourceRanks;
   for (uint32_t i = 0; i < list.count; ++i) list.ranks[i] = static_cast<int32_t>(wait.keys[i + 1] >> 32);
@@ -68,7 +68,7 @@ SourceList sources_of(uint16_t call, const Wait& wait) {
 }
 
 SourceList sources_of(const Watched& watched, const ring::Request& request, const Pending& pending) {
-  if (request.call >= kCallCount || !has_sources(meaning_of(static_cast<CallId>(request.call)).kind) ||
+  if (request.call >= kCallCount || !has_sources(meaning_of(static_cast<CallId>(request.call)).pattern) ||
       pending.sources == 0 || pending.sources > kSourceLists)
     return {};
   const SourceList& place = watched.section->sources[pending.sources - 1];
@@ -100,21 +100,21 @@ bool add_remote(Builder& b, ThreadWait& thread, const Source& from, const Wait& 
 
 void add_collective(Builder& b, ThreadWait& thread, const Source& from, const ring::Comm& comm, int32_t root,
                     uint64_t amount, uint8_t wait_flags, const SourceList& sources, uint64_t sequence) {
-  const Kind kind = meaning_of(static_cast<CallId>(from.call)).kind;
+  const Pattern pattern = meaning_of(static_cast<CallId>(from.call)).pattern;
   if (comm.id == 0 || sequence == 0) return add_other(b, thread, from.call);
   add_sources(b, thread, from, comm.id, sources, sequence);
   Part* part = add_part(b, thread);
   if (part == nullptr) return;
   const uint64_t bytes = amount == kBytesNotCompared ? from.bytes : amount;
-  const auto flags = static_cast<uint8_t>(collective_flags(kind, comm, root == comm.rank, bytes, wait_flags) |
-                                          (kind == Kind::kFile ? int{kTransfer} : 0));
+  const auto flags = static_cast<uint8_t>(collective_flags(pattern, comm, root == comm.rank, bytes, wait_flags) |
+                                          (pattern == Pattern::kFile ? int{kTransfer} : 0));
   *part = {PartKind::kCollective,
            static_cast<uint8_t>(from.flags | flags),
            from.call,
            from.peer,
            comm.id,
            ring::kNoTag,
-           kind == Kind::kRelease ? kReleases : 0,
+           pattern == Pattern::kRelease ? kReleases : 0,
            from.bytes,
            0,
            sequence,

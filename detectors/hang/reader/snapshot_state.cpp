@@ -187,7 +187,7 @@ void add_sync(Builder& b, ThreadWait& thread, uint16_t call, const Wait& wait) {
   const auto id = static_cast<CallId>(call);
   const WindowCall of = call_info(id).window;
   const bool posts = of == WindowCall::kStart || of == WindowCall::kComplete, completes = of == WindowCall::kWait;
-  const bool group = meaning_of(id).kind == Kind::kGroup;
+  const bool group = meaning_of(id).pattern == Pattern::kGroup;
   const uint32_t kept = kept_of(wait);
   if (wait.keys[0] == 0) return add_other(b, thread, call);
   for (uint32_t i = 1; i <= kept; ++i) {
@@ -237,11 +237,11 @@ void add_finalize(Builder& b, ThreadWait& thread, const ring::Record& record) {
 }
 
 /// A transfer in order needs the amounts of the ranks below, if it has data and is whole; all others may wait.
-uint8_t transfer_flags(Kind kind, CallId id, const Wait& wait) {
+uint8_t transfer_flags(Pattern pattern, CallId id, const Wait& wait) {
   constexpr uint32_t kWhole = kCallHasData | kCallBlocking;
   const bool must =
-      kind == Kind::kOrdered && (wait.flags & kEmptyHere) == 0 && (call_info(id).attributes & kWhole) == kWhole;
-  return static_cast<uint8_t>(kTransfer | (kind == Kind::kOrdered ? int{kLowerOnly} : 0) |
+      pattern == Pattern::kOrdered && (wait.flags & kEmptyHere) == 0 && (call_info(id).attributes & kWhole) == kWhole;
+  return static_cast<uint8_t>(kTransfer | (pattern == Pattern::kOrdered ? int{kLowerOnly} : 0) |
                               (must ? 0 : int{kMayBuffer}));
 }
 
@@ -249,18 +249,20 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
   const auto id = static_cast<CallId>(record.call);
   const CallMeaning meaning = meaning_of(id);
   Source from = {record.call, comm_at(b.watched, record.comm).id, wait.peer, record.tag, 0, record.bytes, 0, 0};
-  switch (meaning.role) {
-    case Role::kSend: from.ordinal = wait.send_ordinal; return add_send(b, thread, from, wait.mode);
-    case Role::kReceive: from.ordinal = wait.receive_ordinal; return add_receive(b, thread, from, PartKind::kReceive);
-    case Role::kSendReceive:
+  switch (meaning.handling) {
+    case Handling::kSend: from.ordinal = wait.send_ordinal; return add_send(b, thread, from, wait.mode);
+    case Handling::kReceive:
+      from.ordinal = wait.receive_ordinal;
+      return add_receive(b, thread, from, PartKind::kReceive);
+    case Handling::kSendReceive:
       from.ordinal = wait.send_ordinal;
       add_send(b, thread, from, SendMode::kStandard);
       from.peer = wait.receive_peer;
       from.tag = wait.receive_tag;
       from.ordinal = wait.receive_ordinal;
       return add_receive(b, thread, from, PartKind::kReceive);
-    case Role::kProbe: return add_receive(b, thread, from, PartKind::kProbe);
-    case Role::kWait:
+    case Handling::kProbe: return add_receive(b, thread, from, PartKind::kProbe);
+    case Handling::kWait:
       thread.kind = waits_for_any(call_info(id).completion) ? WaitKind::kAny : WaitKind::kAll;
       if (thread.kind == WaitKind::kAny && (wait.flags & kSatisfied)) {
         thread.kind = WaitKind::kAll;  // of nothing: it is about to return
@@ -269,17 +271,17 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
       add_requests(b, thread, wait);
       if (thread.part_count == 0) thread.kind = WaitKind::kAll;
       return;
-    case Role::kMakeCollective:  // MPI lets it wait for the others, and return without
+    case Handling::kMakeCollective:  // MPI lets it wait for the others, and return without
       from.flags = kMayBuffer;
       return add_collective(b, thread, from, comm_at(b.watched, record.comm), record.peer,
                             signature_unpack(wait.signature).bytes, 0, {}, wait.sequence);
-    case Role::kCollective:
+    case Handling::kCollective:
       if (comm_at(b.watched, record.comm).remote_size >= 0 && from.comm != 0 && wait.sequence != 0 &&
           sources_of(record.call, wait).count == 0 && add_remote(b, thread, from, wait))
         return;
       add_collective(b, thread, from, comm_at(b.watched, record.comm), record.peer,
                      signature_unpack(wait.signature).bytes, wait.flags, sources_of(record.call, wait), wait.sequence);
-      if (meaning.kind == Kind::kBetween && wait.keys[0] != 0)  // the leader also for the other one
+      if (meaning.pattern == Pattern::kBetween && wait.keys[0] != 0)  // the leader also for the other one
         if (Part* part = add_part(b, thread); part != nullptr) {
           const auto number = static_cast<uint32_t>(wait.keys[1]);
           *part = {PartKind::kToken,
@@ -295,7 +297,7 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
                    0};
         }
       return;
-    case Role::kWindow:
+    case Handling::kWindow:
       if (wait.keys[0] == 0) return add_other(b, thread, record.call);
       if (Part* part = add_part(b, thread); part != nullptr)
         *part = {PartKind::kCollective,
@@ -310,12 +312,12 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
                  wait.sequence,
                  0};
       return;
-    case Role::kFile:  // collective transfers may be made without waiting, those in order need to know what comes
-                       // before
+    case Handling::kFile:  // collective transfers may be made without waiting, those in order need to know what comes
+                           // before
       if (wait.keys[0] == 0) return add_other(b, thread, record.call);
       if (Part* part = add_part(b, thread); part != nullptr)
         *part = {PartKind::kCollective,
-                 transfer_flags(meaning.kind, id, wait),
+                 transfer_flags(meaning.pattern, id, wait),
                  record.call,
                  ring::kNoPeer,
                  wait.keys[0],
@@ -326,8 +328,8 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
                  wait.sequence,
                  0};
       return;
-    case Role::kSync: return add_sync(b, thread, record.call, wait);
-    case Role::kFinalize: b.state.in_finalize = 1; return add_finalize(b, thread, record);
+    case Handling::kSync: return add_sync(b, thread, record.call, wait);
+    case Handling::kFinalize: b.state.in_finalize = 1; return add_finalize(b, thread, record);
     default: return add_other(b, thread, record.call);
   }
 }
@@ -357,7 +359,7 @@ Read read_trace(Builder& b, uint32_t index) {
   ring::Record record = copy_of(trace.records[((current != 0 ? current : head) - 1) % ring::kRecordsPerTrace]);
   // Between two polls of a run, local queries may have been recorded.
   for (uint64_t back = 1; current == 0 && back < 16 && back < head && record.call < kCallCount &&
-                          !is_poll(meaning_of(static_cast<CallId>(record.call)).role);
+                          !is_poll(meaning_of(static_cast<CallId>(record.call)).handling);
        ++back)
     record = copy_of(trace.records[(head - 1 - back) % ring::kRecordsPerTrace]);
   if (record.call >= kCallCount) return Read::kMoving;

@@ -13,7 +13,7 @@ namespace resil::hang {
 
 static_assert(kCallCount <= 1024, "call ids in signatures have 10 bits");
 
-enum class Role : uint8_t {
+enum class Handling : uint8_t {
   kOther,  ///< cannot be judged: RMA, I/O, partitioned, MPI_Init, ...
   kSend,  ///< blocking
   kReceive,  ///< blocking; MPI_Mrecv is kOther: its message is there
@@ -45,7 +45,7 @@ enum class Role : uint8_t {
 };
 
 /// Which ranks a collective call needs before it may return, and what must agree.
-enum class Kind : uint8_t {
+enum class Pattern : uint8_t {
   kNone,
   kBarrier,
   kBcast,
@@ -73,33 +73,33 @@ enum class Kind : uint8_t {
 
 namespace calls_detail {
 
-constexpr Kind kind_of(Collective operation, bool uniform) {
+constexpr Pattern pattern_of(Collective operation, bool uniform) {
   switch (operation) {
-    case Collective::kBarrier: return Kind::kBarrier;
-    case Collective::kBcast: return Kind::kBcast;
-    case Collective::kGather: return uniform ? Kind::kGather : Kind::kGatherv;
-    case Collective::kScatter: return uniform ? Kind::kScatter : Kind::kScatterv;
-    case Collective::kAllgather: return uniform ? Kind::kAllgather : Kind::kVector;
-    case Collective::kAlltoall: return uniform ? Kind::kAlltoall : Kind::kVector;
-    case Collective::kReduce: return Kind::kReduce;
-    case Collective::kAllreduce: return Kind::kAllreduce;
-    case Collective::kReduceScatter: return Kind::kReduceScatter;
-    case Collective::kReduceScatterBlock: return Kind::kReduceScatterBlock;
+    case Collective::kBarrier: return Pattern::kBarrier;
+    case Collective::kBcast: return Pattern::kBcast;
+    case Collective::kGather: return uniform ? Pattern::kGather : Pattern::kGatherv;
+    case Collective::kScatter: return uniform ? Pattern::kScatter : Pattern::kScatterv;
+    case Collective::kAllgather: return uniform ? Pattern::kAllgather : Pattern::kVector;
+    case Collective::kAlltoall: return uniform ? Pattern::kAlltoall : Pattern::kVector;
+    case Collective::kReduce: return Pattern::kReduce;
+    case Collective::kAllreduce: return Pattern::kAllreduce;
+    case Collective::kReduceScatter: return Pattern::kReduceScatter;
+    case Collective::kReduceScatterBlock: return Pattern::kReduceScatterBlock;
     case Collective::kScan:
-    case Collective::kExscan: return Kind::kScan;
+    case Collective::kExscan: return Pattern::kScan;
     case Collective::kNeighborAllgather:
-    case Collective::kNeighborAlltoall: return Kind::kNeighbor;
+    case Collective::kNeighborAlltoall: return Pattern::kNeighbor;
     case Collective::kNone: break;
   }
-  return Kind::kNone;
+  return Pattern::kNone;
 }
 
-constexpr Kind kind_of(CommCall call) {
+constexpr Pattern pattern_of(CommCall call) {
   switch (call) {
-    case CommCall::kCreate: return Kind::kCreate;
-    case CommCall::kIntercommCreate: return Kind::kBetween;
-    case CommCall::kFree: return Kind::kRelease;
-    case CommCall::kCreateFromGroup: return Kind::kGroup;
+    case CommCall::kCreate: return Pattern::kCreate;
+    case CommCall::kIntercommCreate: return Pattern::kBetween;
+    case CommCall::kFree: return Pattern::kRelease;
+    case CommCall::kCreateFromGroup: return Pattern::kGroup;
     case CommCall::kConnect:  // with another world,
     case CommCall::kJoin:
     case CommCall::kShrink:  // or over those that are left
@@ -107,17 +107,17 @@ constexpr Kind kind_of(CommCall call) {
     case CommCall::kRevoke:
     case CommCall::kNone: break;
   }
-  return Kind::kNone;
+  return Pattern::kNone;
 }
 
-constexpr Kind kind_of(const CallInfo& info) {
+constexpr Pattern pattern_of(const CallInfo& info) {
   switch (info.call_class) {
-    case CallClass::kCollective: return kind_of(info.collective, info.counts == Counts::kUniform);
-    case CallClass::kComm: return kind_of(info.comm);
-    case CallClass::kWindow: return info.window == WindowCall::kCreate ? Kind::kCreate : Kind::kNone;
+    case CallClass::kCollective: return pattern_of(info.collective, info.counts == Counts::kUniform);
+    case CallClass::kComm: return pattern_of(info.comm);
+    case CallClass::kWindow: return info.window == WindowCall::kCreate ? Pattern::kCreate : Pattern::kNone;
     case CallClass::kFile:
-      return !info.all ? Kind::kNone : info.pointer == FilePointer::kShared ? Kind::kOrdered : Kind::kFile;
-    case CallClass::kLifecycle: return info.lifecycle == LifecycleCall::kFinalize ? Kind::kFinalize : Kind::kNone;
+      return !info.all ? Pattern::kNone : info.pointer == FilePointer::kShared ? Pattern::kOrdered : Pattern::kFile;
+    case CallClass::kLifecycle: return info.lifecycle == LifecycleCall::kFinalize ? Pattern::kFinalize : Pattern::kNone;
     case CallClass::kLocal:
     case CallClass::kSend:
     case CallClass::kReceive:
@@ -139,14 +139,14 @@ constexpr Kind kind_of(const CallInfo& info) {
     case CallClass::kGeneralizedRequest:
     case CallClass::kRma: break;
   }
-  return Kind::kNone;
+  return Pattern::kNone;
 }
 
-constexpr Role role_of(WindowCall call) {
+constexpr Handling handling_of(WindowCall call) {
   switch (call) {
-    case WindowCall::kCreate: return Role::kCollective;
+    case WindowCall::kCreate: return Handling::kCollective;
     case WindowCall::kFree:
-    case WindowCall::kFence: return Role::kWindow;
+    case WindowCall::kFence: return Handling::kWindow;
     case WindowCall::kPost:
     case WindowCall::kStart:
     case WindowCall::kComplete:
@@ -158,74 +158,79 @@ constexpr Role role_of(WindowCall call) {
     case WindowCall::kFlush:
     case WindowCall::kFlushAll:
     case WindowCall::kFlushLocal:
-    case WindowCall::kFlushLocalAll: return Role::kSync;
-    case WindowCall::kTest: return Role::kSyncPoll;
+    case WindowCall::kFlushLocalAll: return Handling::kSync;
+    case WindowCall::kTest: return Handling::kSyncPoll;
     case WindowCall::kSync:
     case WindowCall::kNone: break;
   }
-  return Role::kOther;
+  return Handling::kOther;
 }
 
 /// Of what may block, start an operation or make a persistent one.
-constexpr Role by_initiation(const CallInfo& info, Role blocking, Role nonblocking, Role persistent) {
+constexpr Handling by_initiation(const CallInfo& info, Handling blocking, Handling nonblocking, Handling persistent) {
   return info.has(kCallPersistent) ? persistent : info.has(kCallStarts) ? nonblocking : blocking;
 }
 
-constexpr Role role_of(const CallInfo& info) {
+constexpr Handling handling_of(const CallInfo& info) {
   switch (info.call_class) {
-    case CallClass::kSend: return by_initiation(info, Role::kSend, Role::kPostSend, Role::kMakeSend);
-    case CallClass::kReceive: return by_initiation(info, Role::kReceive, Role::kPostReceive, Role::kMakeReceive);
+    case CallClass::kSend: return by_initiation(info, Handling::kSend, Handling::kPostSend, Handling::kMakeSend);
+    case CallClass::kReceive:
+      return by_initiation(info, Handling::kReceive, Handling::kPostReceive, Handling::kMakeReceive);
     case CallClass::kSendReceive:
-    case CallClass::kSendReceiveReplace: return by_initiation(info, Role::kSendReceive, Role::kPostBoth, Role::kOther);
+    case CallClass::kSendReceiveReplace:
+      return by_initiation(info, Handling::kSendReceive, Handling::kPostBoth, Handling::kOther);
     case CallClass::kProbe:
-    case CallClass::kMatchedProbe: return info.has(kCallPoll) ? Role::kProbePoll : Role::kProbe;
-    case CallClass::kMatchedReceive: return by_initiation(info, Role::kOther, Role::kPostMatched, Role::kOther);
+    case CallClass::kMatchedProbe: return info.has(kCallPoll) ? Handling::kProbePoll : Handling::kProbe;
+    case CallClass::kMatchedReceive:
+      return by_initiation(info, Handling::kOther, Handling::kPostMatched, Handling::kOther);
     case CallClass::kPartitionedSend:
-    case CallClass::kPartitionedReceive: return Role::kPartitioned;
-    case CallClass::kPartitionArrived: return Role::kOtherPoll;
-    case CallClass::kCompletion: return info.has(kCallPoll) ? Role::kTest : Role::kWait;
+    case CallClass::kPartitionedReceive: return Handling::kPartitioned;
+    case CallClass::kPartitionArrived: return Handling::kOtherPoll;
+    case CallClass::kCompletion: return info.has(kCallPoll) ? Handling::kTest : Handling::kWait;
     case CallClass::kGetStatus:  // of several: only while no module follows requests (one_by_one)
-      return info.completion == Completion::kOne ? Role::kTest : Role::kOtherPoll;
-    case CallClass::kRequestFree: return Role::kFree;
-    case CallClass::kCancel: return Role::kCancel;
+      return info.completion == Completion::kOne ? Handling::kTest : Handling::kOtherPoll;
+    case CallClass::kRequestFree: return Handling::kFree;
+    case CallClass::kCancel: return Handling::kCancel;
     case CallClass::kCollective:
-      return by_initiation(info, Role::kCollective, Role::kPostCollective, Role::kMakeCollective);
+      return by_initiation(info, Handling::kCollective, Handling::kPostCollective, Handling::kMakeCollective);
     case CallClass::kComm:
-      if (info.comm == CommCall::kConnect || info.comm == CommCall::kJoin) return Role::kForeign;
-      if (kind_of(info.comm) == Kind::kNone) return Role::kOther;
-      if (kind_of(info.comm) == Kind::kGroup) return info.has(kCallBlocking) ? Role::kSync : Role::kOther;
-      return by_initiation(info, Role::kCollective, Role::kPostCollective, Role::kOther);
-    case CallClass::kWindow: return role_of(info.window);
-    case CallClass::kRma: return Role::kOperate;
+      if (info.comm == CommCall::kConnect || info.comm == CommCall::kJoin) return Handling::kForeign;
+      if (pattern_of(info.comm) == Pattern::kNone) return Handling::kOther;
+      if (pattern_of(info.comm) == Pattern::kGroup) return info.has(kCallBlocking) ? Handling::kSync : Handling::kOther;
+      return by_initiation(info, Handling::kCollective, Handling::kPostCollective, Handling::kOther);
+    case CallClass::kWindow: return handling_of(info.window);
+    case CallClass::kRma: return Handling::kOperate;
     case CallClass::kFile:
-      return !info.all ? Role::kOther : info.file == FileCall::kOpen ? Role::kCollective : Role::kFile;
-    case CallClass::kLifecycle: return info.lifecycle == LifecycleCall::kFinalize ? Role::kFinalize : Role::kOther;
+      return !info.all ? Handling::kOther : info.file == FileCall::kOpen ? Handling::kCollective : Handling::kFile;
+    case CallClass::kLifecycle:
+      return info.lifecycle == LifecycleCall::kFinalize ? Handling::kFinalize : Handling::kOther;
     case CallClass::kLocal:
     case CallClass::kPartitionReady:
     case CallClass::kBuffer:
     case CallClass::kStart:
     case CallClass::kGeneralizedRequest: break;
   }
-  return Role::kOther;
+  return Handling::kOther;
 }
 
 }  // namespace calls_detail
 
 struct CallMeaning {
-  Role role;
-  Kind kind;
+  Handling handling;
+  Pattern pattern;
 };
 
 inline constexpr auto kCallMeanings = by_call([](const CallInfo& info) {
-  return CallMeaning{calls_detail::role_of(info), calls_detail::kind_of(info)};
+  return CallMeaning{calls_detail::handling_of(info), calls_detail::pattern_of(info)};
 });
 
 /// Does a call of that kind wait for the ranks that its own counts name?
-constexpr bool has_sources(Kind kind) {
-  return kind == Kind::kVector || kind == Kind::kGatherv || kind == Kind::kNeighbor;
+constexpr bool has_sources(Pattern pattern) {
+  return pattern == Pattern::kVector || pattern == Pattern::kGatherv || pattern == Pattern::kNeighbor;
 }
-constexpr bool is_poll(Role role) {
-  return role == Role::kTest || role == Role::kProbePoll || role == Role::kOtherPoll || role == Role::kSyncPoll;
+constexpr bool is_poll(Handling handling) {
+  return handling == Handling::kTest || handling == Handling::kProbePoll || handling == Handling::kOtherPoll ||
+         handling == Handling::kSyncPoll;
 }
 constexpr const CallMeaning& meaning_of(CallId id) { return kCallMeanings[id]; }
 

@@ -23,18 +23,18 @@ void list(Wait& wait, int32_t rank, uint32_t value) {
 enum class Awaited : uint8_t { kNobody, kRoot, kAll };
 
 /// Awaited MPI demands that this rank waits for: those whose data it gets.
-Awaited awaited(Event& e, Kind kind) {
-  switch (kind) {
-    case Kind::kBarrier:
-    case Kind::kCreate: return Awaited::kAll;
-    case Kind::kBcast:
-    case Kind::kScatter:
-    case Kind::kGather:
-    case Kind::kReduce:
-    case Kind::kAllreduce:
-    case Kind::kReduceScatterBlock:
-    case Kind::kAllgather:
-    case Kind::kAlltoall: {
+Awaited awaited(Event& e, Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kBarrier:
+    case Pattern::kCreate: return Awaited::kAll;
+    case Pattern::kBcast:
+    case Pattern::kScatter:
+    case Pattern::kGather:
+    case Pattern::kReduce:
+    case Pattern::kAllreduce:
+    case Pattern::kReduceScatterBlock:
+    case Pattern::kAllgather:
+    case Pattern::kAlltoall: {
       const Transfer got = received(e, members_of(*e.comm), backend->is_in_place);
       if (!got.any() || got.count <= 0 || type_size(*e.thread, got.type) == 0) return Awaited::kNobody;
       return got.partner == Partner::kRank ? Awaited::kRoot : Awaited::kAll;
@@ -45,9 +45,9 @@ Awaited awaited(Event& e, Kind kind) {
 
 }  // namespace
 
-void list_remote(Event& e, Kind kind, Wait& wait) {
+void list_remote(Event& e, Pattern pattern, Wait& wait) {
   wait.count = wait.kept = 0;
-  const Awaited whom = awaited(e, kind);
+  const Awaited whom = awaited(e, pattern);
   if (whom == Awaited::kRoot) return list(wait, world_of(e.comm, e.peer), kSyncStrict);
   for (int32_t rank = 0;
        whom == Awaited::kAll && rank < e.comm->remote_size && rank < static_cast<int32_t>(kWaitedKeys); ++rank)

@@ -15,38 +15,38 @@
 #include "shim/abi/backend_types.h"
 #include "shim/base/hash.h"
 #include "shim/model/calls.h"
+#include "shim/ring/collective_history.h"
 #include "shim/ring/device_work.h"
 #include "shim/ring/ring_format.h"
 #include "shim/ring/state_slots.h"
-#include "shim/ring/track.h"
 
 namespace resil::hang {
 
 using ring::CheckPoint;
+using ring::CollectiveHistory;
 using ring::Envelope;
+using ring::history_add;
+using ring::history_begin;
+using ring::history_mark;
+using ring::HistoryMark;
 using ring::kAnyType;
 using ring::kEarly;
+using ring::kHistories;
+using ring::kHistoryMarks;
+using ring::kHistoryMembers;
 using ring::kLevels;
 using ring::kNoType;
 using ring::kProbes;
 using ring::kRecent;
 using ring::kRun;
-using ring::kTrackMarks;
-using ring::kTrackMembers;
-using ring::kTracks;
 using ring::kWaitedKeys;
 using ring::Pending;
 using ring::Probe;
 using ring::roll;
-using ring::Track;
-using ring::track_add;
-using ring::track_begin;
-using ring::track_mark;
-using ring::TrackMark;
 using ring::unroll;
 using ring::Wait;
 using ring::WaitFlag;
-using enum ring::TrackMark;
+using enum ring::HistoryMark;
 using enum ring::WaitFlag;
 
 constexpr uint32_t kEnvelopes = 2048;  ///< a power of two
@@ -184,7 +184,7 @@ struct Section {
   Freed freed[kFreed];
   uint64_t freed_at[kFreedPlaces];  ///< by index in section "comms": ticks of the last free, 0: none
   Envelope envelopes[kEnvelopes];
-  Track tracks[kTracks];
+  CollectiveHistory histories[kHistories];
   // then Pending[request_count]
 };
 

@@ -60,10 +60,10 @@ void keep(Wait& wait, int32_t rank) {
 
 }  // namespace
 
-void list_sources(Event& e, Kind kind, Wait& wait) {
+void list_sources(Event& e, Pattern pattern, Wait& wait) {
   wait.count = wait.kept = 0;
   if (!can_be_counted(e.comm)) return;
-  const bool neighbors = kind == Kind::kNeighbor;
+  const bool neighbors = pattern == Pattern::kNeighbor;
   const Topology topology = neighbors ? topology_of(*e.comm) : Topology{};
   Members members = members_of(*e.comm);
   members.indegree = neighbors && topology.count > 0 ? topology.count : 0;

@@ -89,12 +89,12 @@ template <uint64_t Envelope::*counter>
 
 bool is_matched_probe(CallId id) { return class_of(id) == CallClass::kMatchedProbe; }
 
-void start_collective(Event& e, ThreadSlot& slot, Kind kind) {
+void start_collective(Event& e, ThreadSlot& slot, Pattern pattern) {
   Wait& wait = *slot.wait;
   wait.peer = world_of(e.comm, e.peer);
-  wait.signature = signature_of(e, kind, slot, &wait.flags);
+  wait.signature = signature_of(e, pattern, slot, &wait.flags);
   wait.sequence =
-      count_collective(e.comm != nullptr ? e.comm->index : 0, wait.signature, common_type(e, kind, wait.signature));
+      count_collective(e.comm != nullptr ? e.comm->index : 0, wait.signature, common_type(e, pattern, wait.signature));
 }
 
 /// MPI_Finalize is the last collective on MPI_COMM_WORLD: whoever is in it will never send again, nor call another one.
@@ -118,19 +118,19 @@ void enter_finalize(Event& e, Wait& wait) {
 }
 
 [[gnu::noinline]] void failed(Event& e, const CallMeaning& meaning) {
-  switch (meaning.role) {
-    case Role::kCollective:
-    case Role::kPostCollective:
-    case Role::kMakeCollective:
+  switch (meaning.handling) {
+    case Handling::kCollective:
+    case Handling::kPostCollective:
+    case Handling::kMakeCollective:
       set_irregular(kFailedCall);
       return e.comm != nullptr ? collective_failed(e.comm->index, e.comm->ring->id) : void();
-    case Role::kSync:
-    case Role::kSyncPoll:
-    case Role::kOperate: return set_irregular(kLostWindow);
-    case Role::kOther:
-    case Role::kOtherPoll:
-    case Role::kMakeSend:
-    case Role::kMakeReceive:
+    case Handling::kSync:
+    case Handling::kSyncPoll:
+    case Handling::kOperate: return set_irregular(kLostWindow);
+    case Handling::kOther:
+    case Handling::kOtherPoll:
+    case Handling::kMakeSend:
+    case Handling::kMakeReceive:
       if (!(e.attributes & (kCallActivates | kCallP2P)) || (e.attributes & kCallPersistent)) return;
       break;
     default: break;
@@ -154,7 +154,7 @@ void own_thread(int32_t tid, bool begins) {
   __atomic_store_n(&section.own_threads[place], begins ? tid : 0, __ATOMIC_RELEASE);
 }
 
-// --- On the way in, by role -----------------------------------------------------------------------------------------
+// --- On the way in, by handling -------------------------------------------------------------------------------------
 
 void enter_nothing(Event&) {}
 void enter_other(Event& e) { begin(e); }
@@ -220,28 +220,28 @@ void enter_free(Event& e) {
 
 void enter_collective(Event& e) {
   Wait& wait = begin(e);
-  start_collective(e, slot_of(e), meaning_of(e.id).kind);
+  start_collective(e, slot_of(e), meaning_of(e.id).pattern);
   wait_publish(wait, e.record_number);
 }
 
 void enter_vector(Event& e) {
   Wait& wait = begin(e);
-  start_collective(e, slot_of(e), meaning_of(e.id).kind);
-  list_sources(e, meaning_of(e.id).kind, wait);
-  if (meaning_of(e.id).role == Role::kPostCollective) return;
+  start_collective(e, slot_of(e), meaning_of(e.id).pattern);
+  list_sources(e, meaning_of(e.id).pattern, wait);
+  if (meaning_of(e.id).handling == Handling::kPostCollective) return;
   wait_publish(wait, e.record_number);
 }
 
 void enter_release(Event& e) {
   Wait& wait = begin(e);
-  start_collective(e, slot_of(e), Kind::kRelease);
+  start_collective(e, slot_of(e), Pattern::kRelease);
   comm_free_enter(e, wait);
   wait_publish(wait, e.record_number);
 }
 
 void enter_between(Event& e) {
   Wait& wait = begin(e);
-  start_collective(e, slot_of(e), Kind::kBetween);
+  start_collective(e, slot_of(e), Pattern::kBetween);
   leader_enter(e, wait);
   wait_publish(wait, e.record_number);
 }
@@ -254,13 +254,13 @@ void enter_group(Event& e) {
 
 void enter_post_collective(Event& e) {
   begin(e);
-  start_collective(e, slot_of(e), meaning_of(e.id).kind);
+  start_collective(e, slot_of(e), meaning_of(e.id).pattern);
 }
 
 void enter_foreign(Event& e) {
   Wait& wait = begin(e);
   set_irregular(kOtherWorld);
-  if (e.comm != nullptr) start_collective(e, slot_of(e), Kind::kNone);
+  if (e.comm != nullptr) start_collective(e, slot_of(e), Pattern::kNone);
   wait_publish(wait, e.record_number);
 }
 
@@ -300,18 +300,18 @@ void enter_irregular(Event& e) {
   set_irregular(flag);
 }
 
-void enter_test(Event& e) { poll_enter(e, slot_of(e), Role::kTest); }
-void enter_probe_poll(Event& e) { poll_enter(e, slot_of(e), Role::kProbePoll); }
-void enter_sync_poll(Event& e) { poll_enter(e, slot_of(e), Role::kSyncPoll); }
-void enter_other_poll(Event& e) { poll_enter(e, slot_of(e), Role::kOtherPoll); }
+void enter_test(Event& e) { poll_enter(e, slot_of(e), Handling::kTest); }
+void enter_probe_poll(Event& e) { poll_enter(e, slot_of(e), Handling::kProbePoll); }
+void enter_sync_poll(Event& e) { poll_enter(e, slot_of(e), Handling::kSyncPoll); }
+void enter_other_poll(Event& e) { poll_enter(e, slot_of(e), Handling::kOtherPoll); }
 
 Hook enter_hook(CallId id) {
   const CallMeaning& meaning = meaning_of(id);
   const bool replaces = class_of(id) == CallClass::kSendReceiveReplace;
-  if (has_sources(meaning.kind)) return enter_vector;
+  if (has_sources(meaning.pattern)) return enter_vector;
   if (class_of(id) == CallClass::kMatchedReceive) return enter_matched_receive;
-  switch (meaning.role) {
-    case Role::kSend:
+  switch (meaning.handling) {
+    case Handling::kSend:
       switch (call_info(id).mode) {
         case SendMode::kStandard: return enter_send<SendMode::kStandard, true>;
         case SendMode::kSynchronous: return enter_send<SendMode::kSynchronous, true>;
@@ -319,36 +319,36 @@ Hook enter_hook(CallId id) {
         case SendMode::kReady: return enter_send<SendMode::kReady, true>;
       }
       return enter_other;
-    case Role::kPostSend: return enter_send<SendMode::kStandard, false>;
-    case Role::kReceive: return enter_receive<true>;
-    case Role::kPostReceive: return enter_receive<false>;
-    case Role::kSendReceive: return replaces ? enter_both<true, true> : enter_both<true, false>;
-    case Role::kPostBoth: return replaces ? enter_both<false, true> : enter_both<false, false>;
-    case Role::kProbe: return enter_probe;
-    case Role::kMakeSend:
-    case Role::kMakeReceive: return enter_make;
-    case Role::kWait: return enter_wait;
-    case Role::kFree: return enter_free;
-    case Role::kTest: return enter_test;
-    case Role::kProbePoll: return enter_probe_poll;
-    case Role::kOtherPoll: return enter_other_poll;
-    case Role::kSyncPoll: return enter_sync_poll;
-    case Role::kSync: return meaning.kind == Kind::kGroup ? enter_group : enter_sync;
-    case Role::kFile: return enter_file;
-    case Role::kOperate: return enter_operate;
-    case Role::kCollective:
-      return meaning.kind == Kind::kBetween   ? enter_between
-             : meaning.kind == Kind::kRelease ? enter_release
-                                              : enter_collective;
-    case Role::kMakeCollective: return enter_collective;  // persistent ones match by this call: it has the number
-    case Role::kPostCollective: return enter_post_collective;
-    case Role::kForeign: return enter_foreign;
-    case Role::kFinalize: return enter_finalize_call;
-    case Role::kWindow: return enter_window;
-    case Role::kCancel: return enter_irregular<kCancelled>;
-    case Role::kPartitioned: return enter_irregular<kPartitionedUse>;
-    case Role::kPostMatched:
-    case Role::kOther: break;
+    case Handling::kPostSend: return enter_send<SendMode::kStandard, false>;
+    case Handling::kReceive: return enter_receive<true>;
+    case Handling::kPostReceive: return enter_receive<false>;
+    case Handling::kSendReceive: return replaces ? enter_both<true, true> : enter_both<true, false>;
+    case Handling::kPostBoth: return replaces ? enter_both<false, true> : enter_both<false, false>;
+    case Handling::kProbe: return enter_probe;
+    case Handling::kMakeSend:
+    case Handling::kMakeReceive: return enter_make;
+    case Handling::kWait: return enter_wait;
+    case Handling::kFree: return enter_free;
+    case Handling::kTest: return enter_test;
+    case Handling::kProbePoll: return enter_probe_poll;
+    case Handling::kOtherPoll: return enter_other_poll;
+    case Handling::kSyncPoll: return enter_sync_poll;
+    case Handling::kSync: return meaning.pattern == Pattern::kGroup ? enter_group : enter_sync;
+    case Handling::kFile: return enter_file;
+    case Handling::kOperate: return enter_operate;
+    case Handling::kCollective:
+      return meaning.pattern == Pattern::kBetween   ? enter_between
+             : meaning.pattern == Pattern::kRelease ? enter_release
+                                                    : enter_collective;
+    case Handling::kMakeCollective: return enter_collective;  // persistent ones match by this call: it has the number
+    case Handling::kPostCollective: return enter_post_collective;
+    case Handling::kForeign: return enter_foreign;
+    case Handling::kFinalize: return enter_finalize_call;
+    case Handling::kWindow: return enter_window;
+    case Handling::kCancel: return enter_irregular<kCancelled>;
+    case Handling::kPartitioned: return enter_irregular<kPartitionedUse>;
+    case Handling::kPostMatched:
+    case Handling::kOther: break;
   }
   return enter_other;
 }
@@ -473,23 +473,23 @@ void leave_post_receive(Event& e) {
 }
 
 Hook leave_hook(CallId id) {
-  const Role role = meaning_of(id).role;
-  if (has_sources(meaning_of(id).kind) && role != Role::kCollective) return leave_vector_request;
+  const Handling handling = meaning_of(id).handling;
+  if (has_sources(meaning_of(id).pattern) && handling != Handling::kCollective) return leave_vector_request;
   if (is_matched_probe(id)) return leave_matched_probe;
   if (call_info(id).file == FileCall::kOpen) return leave_file_made;
-  if (role == Role::kCollective && (call_info(id).attributes & kCallRma)) return leave_window_made;
-  if (role == Role::kCollective && meaning_of(id).kind == Kind::kRelease) return leave_release;
-  switch (role) {
-    case Role::kReceive: return leave_receive;
-    case Role::kWindow: return leave_window;
-    case Role::kSync: return meaning_of(id).kind == Kind::kGroup ? leave_group : leave_sync;
-    case Role::kFile: return leave_file;
-    case Role::kSendReceive: return leave_both;
-    case Role::kProbePoll:
-    case Role::kTest:
-    case Role::kSyncPoll:
-    case Role::kOtherPoll: return leave_poll;
-    case Role::kPostSend:
+  if (handling == Handling::kCollective && (call_info(id).attributes & kCallRma)) return leave_window_made;
+  if (handling == Handling::kCollective && meaning_of(id).pattern == Pattern::kRelease) return leave_release;
+  switch (handling) {
+    case Handling::kReceive: return leave_receive;
+    case Handling::kWindow: return leave_window;
+    case Handling::kSync: return meaning_of(id).pattern == Pattern::kGroup ? leave_group : leave_sync;
+    case Handling::kFile: return leave_file;
+    case Handling::kSendReceive: return leave_both;
+    case Handling::kProbePoll:
+    case Handling::kTest:
+    case Handling::kSyncPoll:
+    case Handling::kOtherPoll: return leave_poll;
+    case Handling::kPostSend:
       switch (call_info(id).mode) {
         case SendMode::kStandard: return leave_post_send<SendMode::kStandard>;
         case SendMode::kSynchronous: return leave_post_send<SendMode::kSynchronous>;
@@ -497,13 +497,13 @@ Hook leave_hook(CallId id) {
         case SendMode::kReady: return leave_post_send<SendMode::kReady>;
       }
       return leave_request;
-    case Role::kPostReceive: return leave_post_receive;
-    case Role::kPostBoth:
-    case Role::kPostMatched:
-    case Role::kMakeSend:
-    case Role::kMakeReceive:
-    case Role::kPostCollective:
-    case Role::kMakeCollective: return leave_request;
+    case Handling::kPostReceive: return leave_post_receive;
+    case Handling::kPostBoth:
+    case Handling::kPostMatched:
+    case Handling::kMakeSend:
+    case Handling::kMakeReceive:
+    case Handling::kPostCollective:
+    case Handling::kMakeCollective: return leave_request;
     default: return leave_plain;
   }
 }
@@ -538,7 +538,7 @@ bool writer_start() {
       list_threads(0, threads_before, sizeof(threads_before) / sizeof(threads_before[0]), scratch, sizeof(scratch));
   writer.section = section;
   fast::pending = writer.pending;
-  fast::tracks = section->tracks;
+  fast::histories = section->histories;
   device_work = section->device;
   __atomic_store_n(&helper_thread_told, &own_thread, __ATOMIC_RELEASE);
   for (unsigned id = 0; id < kCallCount; ++id) {

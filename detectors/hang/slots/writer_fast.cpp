@@ -22,16 +22,16 @@ bool fast_message(Event& e, SiteEntry& site, bool sent) {
   return (sent ? envelope->handles.sent : envelope->handles.posted) == static_cast<uint32_t>(type);
 }
 
-/// What it must agree on follows from its arguments alone, and its communicator has a track.
-bool fast_collective(Event& e, SiteEntry& site, Kind kind) {
+/// What it must agree on follows from its arguments alone, and its communicator has a history.
+bool fast_collective(Event& e, SiteEntry& site, Pattern pattern) {
   const uint32_t index = e.comm->index;
-  if (index >= kTracks || writer.section->tracks[index].comm != e.comm->ring->id) return false;
+  if (index >= kHistories || writer.section->histories[index].comm != e.comm->ring->id) return false;
   uint8_t flags;
   site.world = world_of(e.comm, e.peer);
-  site.signature = signature_of(e, kind, slot_of(e), &flags);
+  site.signature = signature_of(e, pattern, slot_of(e), &flags);
   const ring::MixedSignature mixed = ring::mixed_signature(site.signature);
   site.mixed = uint64_t{mixed.what} << 32 | mixed.bytes;
-  site.basic_type = common_type(e, kind, site.signature);
+  site.basic_type = common_type(e, pattern, site.signature);
   return flags == 0;
 }
 
@@ -41,18 +41,18 @@ bool writer_fast(Event& e, SiteEntry& site) {
   if (writer.section == nullptr) return true;
   const CallMeaning& meaning = meaning_of(e.id);
   e.thread->wait = slot_of(e).wait;
-  switch (meaning.role) {
-    case Role::kSend:
-    case Role::kPostSend: return fast_message(e, site, true);
-    case Role::kReceive:
-    case Role::kPostReceive: return fast_message(e, site, false);
-    case Role::kWait:
-    case Role::kTest: return true;
-    case Role::kProbePoll:  // what its slot asks for
+  switch (meaning.handling) {
+    case Handling::kSend:
+    case Handling::kPostSend: return fast_message(e, site, true);
+    case Handling::kReceive:
+    case Handling::kPostReceive: return fast_message(e, site, false);
+    case Handling::kWait:
+    case Handling::kTest: return true;
+    case Handling::kProbePoll:  // what its slot asks for
       site.signature = e.comm->ring->id;
       site.world = world_of(e.comm, e.peer);
       return true;
-    case Role::kCollective: return fast_collective(e, site, meaning.kind);
+    case Handling::kCollective: return fast_collective(e, site, meaning.pattern);
     default: return false;
   }
 }

@@ -74,12 +74,12 @@ Envelope* took(CommInfo& comm, Envelope* wild, const void* statuses, int64_t pla
 void freeing(Event& e);
 /// Completing calls: the keys that can be waited for.
 void keep_keys(Event& e, Wait& wait);
-void poll_enter(Event& e, ThreadSlot& slot, Role role);
+void poll_enter(Event& e, ThreadSlot& slot, Handling handling);
 void poll_leave(Event& e, Wait& wait);
 
 // --- sources.cpp ---------------------------------------------------------------------------------------------------
 /// These ranks, or kFromAll.
-void list_sources(Event& e, Kind kind, Wait& wait);
+void list_sources(Event& e, Pattern pattern, Wait& wait);
 /// For the request that such a call has started.
 void publish_sources(const Event& e, const Wait& wait);
 
@@ -141,18 +141,18 @@ inline void note_type(Envelope& envelope, bool sent, uint32_t type) {
 
 // --- intercomm.cpp ---------------------------------------------------------------------------------------------------
 /// Collectives on an intercommunicator: the ranks of the other group that the call waits for.
-void list_remote(Event& e, Kind kind, Wait& wait);
+void list_remote(Event& e, Pattern pattern, Wait& wait);
 /// Before MPI_Intercomm_create.
 void leader_enter(Event& e, Wait& wait);
 /// Before MPI_Comm_create_group.
 void members_enter(Event& e, Wait& wait);
 
-// --- tracks.cpp ----------------------------------------------------------------------------------------------------
-uint64_t signature_of(Event& e, Kind kind, ThreadSlot& slot, uint8_t* flags);
+// --- collective_histories.cpp --------------------------------------------------------------------------------------
+uint64_t signature_of(Event& e, Pattern pattern, ThreadSlot& slot, uint8_t* flags);
 /// The next collective of that communicator; returns its number, 0 when it is not numbered.
 uint64_t count_collective(uint32_t comm_index, uint64_t signature, uint32_t type = 0);
 /// Type signature (shim/model/datatype/signature.h) of the data that all ranks of the call must have alike; 0: none.
-uint32_t common_type(Event& e, Kind kind, uint64_t signature);
+uint32_t common_type(Event& e, Pattern pattern, uint64_t signature);
 /// A collective failed: nothing is compared on this communicator any more.
 void collective_failed(uint32_t comm_index, uint64_t comm_id);
 

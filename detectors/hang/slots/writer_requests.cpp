@@ -41,7 +41,9 @@ void add_wild(uint32_t value) {
                      __ATOMIC_RELAXED);
 }
 
-bool receives(Role role) { return role == Role::kPostReceive || role == Role::kPostBoth || role == Role::kMakeReceive; }
+bool receives(Handling handling) {
+  return handling == Handling::kPostReceive || handling == Handling::kPostBoth || handling == Handling::kMakeReceive;
+}
 
 /// Remembers a receive with a wildcard; false: nobody could tell what it took.
 bool follow_wild(Event& e, int32_t peer, int32_t tag, uint64_t flags) {
@@ -57,7 +59,7 @@ bool follow_wild(Event& e, int32_t peer, int32_t tag, uint64_t flags) {
 /// The request has no entry that readers see.
 [[gnu::noinline]] void note_hidden(Event& e, const CallMeaning& meaning, bool wild) {
   if (e.attributes & kCallPersistent) return set_irregular(kLostEnvelope);  // nobody will count its messages
-  if (!receives(meaning.role)) return;
+  if (!receives(meaning.handling)) return;
   if (wild) return set_irregular(kUnknownSource);
   add(writer.section->hidden_receives, 1);
   e.cookies[kHangCookie] = kHidden;
@@ -124,8 +126,8 @@ void add_tested(Event& e, ThreadSlot& slot, bool first) {
 }  // namespace
 
 void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
-  const bool both = meaning.role == Role::kPostBoth;
-  const bool wild = receives(meaning.role) && is_wild(both ? e.receive_peer : e.peer, both ? e.receive_tag : e.tag);
+  const bool both = meaning.handling == Handling::kPostBoth;
+  const bool wild = receives(meaning.handling) && is_wild(both ? e.receive_peer : e.peer, both ? e.receive_tag : e.tag);
   if (e.cookies == nullptr) {  // complete at once, or there is no memory for one more
     if (wild) set_irregular(kUnknownSource);
     return;
@@ -142,21 +144,21 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
     e.cookies[kHangCookie] = kPersistentWord;
     persistent_made(e);
   }
-  switch (meaning.role) {
-    case Role::kPostSend: pending.ordinal = wait.send_ordinal; return;
-    case Role::kPostBoth:
+  switch (meaning.handling) {
+    case Handling::kPostSend: pending.ordinal = wait.send_ordinal; return;
+    case Handling::kPostBoth:
       pending.ordinal = wait.send_ordinal;
       pending.both = 1;
       pending.receive_tag = wait.receive_tag;
       pending.sequence = uint64_t{static_cast<uint32_t>(wait.receive_peer)} << 32 | wait.receive_ordinal;
       break;
-    case Role::kPostReceive: pending.ordinal = wait.receive_ordinal; break;
-    case Role::kPostMatched:
+    case Handling::kPostReceive: pending.ordinal = wait.receive_ordinal; break;
+    case Handling::kPostMatched:
       pending.peer = ring::kNoPeer;
       pending.ordinal = 0;
       return;
-    case Role::kPostCollective:
-    case Role::kMakeCollective: {
+    case Handling::kPostCollective:
+    case Handling::kMakeCollective: {
       const Signature made = signature_unpack(wait.signature);
       pending.ordinal = static_cast<uint32_t>(made.bytes);
       pending.mode = static_cast<uint8_t>(made.op);
@@ -168,7 +170,7 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
     }
     default:  // persistent messages
       pending.ordinal = 0;
-      pending.receive_tag = static_cast<int32_t>(message_type(e, receives(meaning.role) ? e.receive : e.send));
+      pending.receive_tag = static_cast<int32_t>(message_type(e, receives(meaning.handling) ? e.receive : e.send));
       break;
   }
   if (wild && !follow_wild(e, both ? e.receive_peer : e.peer, both ? e.receive_tag : e.tag,
@@ -276,7 +278,7 @@ void keep(Event& e, Wait& wait) {
 
 void keep_keys(Event& e, Wait& wait) { writer.handle_bytes == 4 ? keep<uint32_t>(e, wait) : keep<uint64_t>(e, wait); }
 
-void poll_enter(Event& e, ThreadSlot& slot, Role role) {
+void poll_enter(Event& e, ThreadSlot& slot, Handling handling) {
   Wait& wait = *slot.wait;
   const uint64_t run = kRun | wait.steps;
   const bool first = wait.instance != run;
@@ -287,14 +289,14 @@ void poll_enter(Event& e, ThreadSlot& slot, Role role) {
     wait.flags = 0;
     slot.cursor = 0;
   }
-  if (role == Role::kTest) {
+  if (handling == Handling::kTest) {
     add_tested(e, slot, first);
     if ((e.attributes & kCallCompletes) && __atomic_load_n(&fast::statuses_wanted, __ATOMIC_RELAXED) != 0)
       give_statuses(e);
-  } else if (role == Role::kProbePoll) {
+  } else if (handling == Handling::kProbePoll) {
     add_probe(wait, {e.comm != nullptr ? e.comm->ring->id : 0, world_of(e.comm, e.peer), e.tag});
     if (class_of(e.id) == CallClass::kMatchedProbe) give_statuses(e);
-  } else if (Probe probe; role == Role::kSyncPoll && sync_polled(e, &probe)) {
+  } else if (Probe probe; handling == Handling::kSyncPoll && sync_polled(e, &probe)) {
     add_probe(wait, probe);
   } else {
     set_flag(wait, kUnjudged);
