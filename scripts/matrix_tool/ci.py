@@ -99,8 +99,8 @@ def environment_of(cell, build):
     return {**os.environ, "RESIL_TEST_SHARE": "other", **more}  # the scenes that the other MPI of this kind does not run
 
 
-def prepare_standard(cell, root, build, library, clock):
-    """A build folder of its own, whose wrappers compile for the standard ABI; the library is the one that was built."""
+def prepare_standard(cell, root, build, clock):
+    """A build folder of its own, whose wrappers compile for the standard ABI."""
     folder, mpi = f"{build}/mpi", f"{root}{LIBRARIES}/libmpi_abi_{cell.mpi}.so.1.0.0"
     link = f"{root}{ABI}/{cell.mpi}/libmpi_abi.so.1"
     header = f"{root}{LIBRARIES}/{cell.mpi}/include/mpi_abi.h"
@@ -123,6 +123,10 @@ def prepare_standard(cell, root, build, library, clock):
         os.chmod(path, 0o755)
     if not os.path.exists(f"{build}/build.ninja"):
         light.run(clock, f"meson setup {build}", "meson", "setup", build, TREE, env=environment_of(cell, build))
+
+
+def take_library(library, build):
+    """The one that was built."""
     shutil.copy2(library, f"{build}/libresil.so.new")
     os.replace(f"{build}/libresil.so.new", f"{build}/libresil.so")  # jobs that have the old one mapped would die of a change
 
@@ -188,21 +192,33 @@ def judge(cell, version, told, again, count):
             count.fails(cell, test, output)
 
 
-def run_cell(cell, root, library, clock, count):
+def build_of(cell, library):
     main = os.path.dirname(library)
-    build = f"{main}/ci-{cell.name}" if cell.standard else main
-    began = time.monotonic()
-    version = version_of(cell, root, clock)
+    return f"{main}/ci-{cell.name}" if cell.standard else main
+
+
+def build_programs(cell, root, build, clock):
+    """{test: files that it needs}, which are there now."""
     if cell.standard:
-        prepare_standard(cell, root, build, library, clock)
+        prepare_standard(cell, root, build, clock)
     with contextlib.suppress(Impossible):  # without, each Python of the tests compiles all that it imports: unpacking ran no script
         light.run(clock, "compiling Python's files", *in_root(root), "/usr/bin/python3", f"{TREE}/tests/pycache.py", f"{build}/pycache",
                   env={**os.environ, "IN_ROOT_WRITES": "1"})
     known = known_tests(cell, build, clock)
-    count.skips(cell, [test for test in cell.tests if test not in known], f"no such test here: is {cell.mpi} installed?")
     files = sorted({file for needed in known.values() for file in needed})
     if files:
         light.run(clock, f"building the programs of {cell.name}", "ninja", "-C", build, *files, env=environment_of(cell, build))
+    return known
+
+
+def run_cell(cell, root, library, clock, count):
+    build = build_of(cell, library)
+    began = time.monotonic()
+    version = version_of(cell, root, clock)
+    known = build_programs(cell, root, build, clock)
+    if cell.standard:
+        take_library(library, build)
+    count.skips(cell, [test for test in cell.tests if test not in known], f"no such test here: is {cell.mpi} installed?")
     print(f"{cell.name}: {cell.mpi} {version}, {len(known)} tests; ready after {time.monotonic() - began:.0f} s", flush=True)
     if known:
         told = run_tests(cell, root, build, known, clock)
@@ -231,7 +247,11 @@ def run(options):
             ready[cell] = root
         except (Impossible, OSError) as reason:
             count.skips(cell, cell.tests, str(reason))
-    if options.roots_only:
+    if options.prepare:  # what has a build folder of its own: the main one is at work
+        for cell in ready:
+            if cell.standard:
+                version_of(cell, ready[cell], clock)
+                build_programs(cell, ready[cell], build_of(cell, library), clock)
         return 0
     with concurrent.futures.ThreadPoolExecutor(len(CELLS)) as pool:  # side by side: one builds programs while the other waits
         for cell, root in ready.items():
