@@ -87,7 +87,7 @@ def refused(words, parameters, folder):
     with contextlib.redirect_stderr(io.StringIO()):
         try:
             gen.main()
-        except (SystemExit, IndexError, KeyError):  # with a sentence, or since the parameters are not those of such a call
+        except (SystemExit, IndexError, KeyError, TypeError):  # with a sentence, or since the parameters are not those of such a call
             return True
         finally:
             sys.argv = before
