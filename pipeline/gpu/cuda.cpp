@@ -29,6 +29,43 @@ void* primary_of(int ordinal) {
   return context;
 }
 
+/// The number that the driver gives the memory at the address, never to two; 0: it knows none there.
+uint64_t memory_number(uint64_t address) {
+  int attribute = cuda::kAttributeBuffer;
+  unsigned long long number = 0;
+  void* value = &number;
+  return functions.pointer_attributes(1, &attribute, &value, address) == 0 ? number : 0;
+}
+
+/// Has the context been destroyed, or reset? Asks about resil's memory in it: a driver that is given the context itself
+/// may crash (CUDA 13.0 does).
+bool gone(const Device& device) {
+  const uint64_t mark = device.mark.load(std::memory_order_acquire);
+  return mark != 0 && memory_number(mark) != device.mark_number;
+}
+
+void adopt(Device& device) {
+  cuda::DevicePtr memory = 0;
+  if (functions.pointer_attributes == nullptr || functions.allocate(&memory, 8) != 0) return;
+  device.mark_number = memory_number(memory);
+  if (device.mark_number != 0) device.mark.store(memory, std::memory_order_release);
+  else functions.release(memory);
+}
+
+bool settle(const void* address) {
+  const unsigned yes = 1;
+  return functions.pointer_set != nullptr &&
+         functions.pointer_set(&yes, cuda::kAttributeSynchronous, address_of(address)) == 0;
+}
+
+/// Not while a stream that the default one waits for is being captured: that would break the capture.
+int record_default(void* event) {
+  int capturing = 0;
+  if (functions.is_capturing == nullptr || functions.is_capturing(nullptr, &capturing) != 0 || capturing != 0)
+    return kNotSupported;
+  return functions.event_record(event, nullptr);
+}
+
 /// Memory of pools and mapped memory belongs to a device, not to a context: any context of the device's will do.
 bool place(const Said& said, uintptr_t, Place* place) {
   place->context = said.context;
@@ -40,7 +77,7 @@ bool place(const Said& said, uintptr_t, Place* place) {
     if (place->context == nullptr && functions.context_device(&current) == 0 && current == said.ordinal)
       functions.context_current(&place->context);
     const Device* known = place->context == nullptr ? device_known(Api::kCuda, said.ordinal) : nullptr;
-    if (known != nullptr) place->context = known->place.context;
+    if (known != nullptr && !gone(*known)) place->context = known->place.context;
   }
   if (place->context == nullptr) return false;
   unsigned long long id = 0;
@@ -53,6 +90,7 @@ int enter(const Device& device, Entered* entered) {
   void* current = nullptr;
   int result = functions.context_current(&current);
   if (result != 0) return result;
+  if (gone(device)) return cuda::kContextDestroyed;
   if (current != device.place.context) {
     result = functions.context_push(device.place.context);
     if (result != 0) return result;
@@ -148,6 +186,9 @@ constinit const Driver cuda_driver = with_common<functions>({
     .api = Api::kCuda,
     .ready = ready,
     .place = place,
+    .adopt = adopt,
+    .settle = settle,
+    .record_default = record_default,
     .enter = enter,
     .leave = leave,
     .copy = copy,

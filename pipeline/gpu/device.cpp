@@ -43,6 +43,7 @@ Device* device_for(const Said& said, uintptr_t address) {
     return known;
   auto** events = memory::map_array<void*>(kFreeEvents);
   Device* made = nullptr;
+  bool added = false;
   {
     SpinGuard guard(devices_lock);
     const uint32_t count = device_count.load(std::memory_order_relaxed);
@@ -56,10 +57,15 @@ Device* device_for(const Said& said, uintptr_t address) {
         made->event_room = kFreeEvents;
         events = nullptr;
       }
+      added = true;
       device_count.store(count + 1, std::memory_order_release);
     }
   }
   memory::unmap_array(events, kFreeEvents);
+  if (added && driver->adopt != nullptr) {
+    Inside inside(*made);
+    if (inside.good()) driver->adopt(*made);
+  }
   return made;
 }
 

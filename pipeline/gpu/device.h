@@ -56,6 +56,12 @@ struct Driver {
   Api api;
   bool (*ready)();  ///< all functions have been found; looks the first time
   bool (*place)(const Said& said, uintptr_t address, Place* place);
+  /// A device that is new: takes what tells later whether its context is still there. Null function: nothing is needed.
+  void (*adopt)(Device& device) = nullptr;
+  /// See gpu::settle(): the memory's promise. False: not to be had from this driver. Null function: no need.
+  bool (*settle)(const void* address) = nullptr;
+  /// Behind what is in the default stream now, if that may be asked.
+  int (*record_default)(void* event) = nullptr;
   int (*enter)(const Device& device, Entered* entered);
   void (*leave)(const Device& device, const Entered& entered);
   int (*stream_create)(void** stream) = nullptr;
@@ -98,6 +104,10 @@ struct Device {
   const Driver* driver;
   Place place;
   std::atomic<bool> lost;
+  /// CUDA: memory of resil's in the context, and its number, which no other memory ever has. A driver may crash when it
+  /// is given a context that has been destroyed; about an address it says whose it is. 0: there is none.
+  std::atomic<uint64_t> mark;
+  uint64_t mark_number;
   std::atomic<void*> streams[kStreamRoles];
 
   SpinLock events_lock;

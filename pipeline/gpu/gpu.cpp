@@ -15,6 +15,8 @@ namespace resil::gpu {
 
 namespace {
 
+void* event_of(EventHandle event) { return reinterpret_cast<void*>(event); }
+
 bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kManaged; }
 
 /// Memory may be mapped in pieces one after the other (virtual memory management, as frameworks' allocators use it):
@@ -33,7 +35,7 @@ void extend(Pointer* pointer, uint64_t present, uintptr_t end) {
 }  // namespace
 
 Pointer classify(const void* address, size_t bytes) {
-  constexpr Pointer kHosts = {Memory::kHost, nullptr, 0, 0};
+  constexpr Pointer kHosts = {Memory::kHost, nullptr, 0, 0, true, true};
   if (host_memory_known(address, bytes)) [[likely]]
     return kHosts;
   const uint64_t present = host_memory_detail::to_ask(address, bytes);
@@ -41,7 +43,7 @@ Pointer classify(const void* address, size_t bytes) {
     return kHosts;
   const auto first = reinterpret_cast<uintptr_t>(address);
   const Said said = ask_runtimes(present, first);
-  Pointer pointer = {said.memory, nullptr, said.base, said.bytes};
+  Pointer pointer = {said.memory, nullptr, said.base, said.bytes, said.settled, !said.mapped};
   if (!on_device(said.memory)) {
     if (bytes > 1 && pointer.memory != Memory::kForeign) {
       const Memory last = ask_runtimes(present, first + (bytes - 1)).memory;
@@ -52,6 +54,28 @@ Pointer classify(const void* address, size_t bytes) {
   pointer.device = device_for(said, first);
   if (said.mapped) extend(&pointer, present, first + bytes);
   return pointer;
+}
+
+void settle(const Pointer& pointer, const void* address) {
+  if (pointer.settled || pointer.device == nullptr) return;
+  Device& device = *pointer.device;
+  const Driver& driver = *device.driver;
+  if (driver.settle == nullptr) return;
+  {
+    Inside inside(device);
+    if (!inside.good() || (pointer.in_context && driver.settle(address))) return;
+  }
+  // No promise can be had: the copies follow on what the default stream has now.
+  const EventHandle event = event_acquire(device);
+  if (event == 0) return;
+  bool recorded = false;
+  {
+    Inside inside(device);
+    recorded = inside.good() && driver.record_default(event_of(event)) == 0;
+  }
+  for (unsigned role = 0; recorded && role < kStreamRoles; ++role)
+    stream_wait(device, static_cast<StreamRole>(role), event);
+  event_release(device, event);
 }
 
 // --- Names ---
@@ -87,8 +111,6 @@ void* stream_of_role(Device& device, Inside& inside, StreamRole role) {
   device.driver->stream_destroy(made);
   return stream;
 }
-
-void* event_of(EventHandle event) { return reinterpret_cast<void*>(event); }
 
 }  // namespace
 

@@ -26,12 +26,23 @@ struct Pointer {
   Device* device;  ///< null unless memory is kDevice or kManaged; null too when the table of devices (64) is full
   uintptr_t base;  ///< allocation that holds the address; 0: the runtime would not say
   size_t bytes;  ///< of the allocation
+  bool settled;  ///< see settle()
+  bool in_context;  ///< not of a pool, nor mapped
 };
 
 /// Whose is [address, address + bytes)? Asks the runtime each time, so that freed and reused addresses, pools, static
 /// runtimes and memory allocated before MPI_Init are all right. A range that begins on the device and ends beyond its
 /// allocation is kDevice as far as it goes: `bytes` and `base` tell.
 Pointer classify(const void* address, size_t bytes);
+
+/// Before the buffer's first copy: makes sure that what the program's calls have begun, and what they are named after
+/// says is over, is over for resil's streams, too. CUDA's copies from pageable memory return when the data has been
+/// taken, its fills and copies inside a device when they have been ordered; the default stream orders them, and resil's
+/// streams do not wait for it. Memory of a context is told to finish such calls before they return, what has been begun
+/// included, and is `settled` then (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, as MPI libraries that take device buffers do).
+/// For other memory, resil's streams wait for what the default stream has now. Nothing is done with HIP, whose such
+/// calls wait. `address`: in the buffer.
+void settle(const Pointer& pointer, const void* address);
 
 /// Has a runtime with devices been seen in this process so far? One load; false until classify() has met one.
 bool seen();
@@ -48,7 +59,7 @@ const char* last_error();
 
 // --- Streams and events ---------------------------------------------------------------------------------------------
 
-/// The streams that resil owns on each device, all non-blocking: they never wait for the program's default stream. MPI
+/// The streams that resil owns on each device, all non-blocking: they wait for the program's default stream only where settle() says so. MPI
 /// does not know the program's streams: a program completes its kernels before it hands their data to MPI, so none of
 /// its streams has to be waited for.
 enum class StreamRole : uint8_t { kDown, kUp, kPeer, kKernel };

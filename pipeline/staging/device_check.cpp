@@ -55,13 +55,14 @@ struct Checker {
   Checker* next;
   SpinLock lock;
   bool usable;
+  bool first;  ///< digests come before copies down: see check_before()
   bool no_memory;  ///< that is why not: it is tried again when so many packets have gone unchecked
   uint32_t unchecked, again_at;
   void *plain, *with_runs;  ///< kernels
   uint64_t sums;  ///< on the device: DigestSum[kBatches][kDigestJobs]
   uint64_t* results;  ///< pinned: [kBatches][kDigestJobs]
   uint64_t results_at;  ///< where the device sees them
-  Packet *first, *last;  ///< queue
+  Packet *head, *last;  ///< queue
   uint32_t queued, downs;  ///< of which are copied down, and ready therefore
   uint32_t asked;  ///< since the last one was added
   Batch batches[kBatches];
@@ -154,7 +155,7 @@ bool usable(Checker& c) {
 
 void append(Checker& c, Packet* packet) {
   packet->check.next = nullptr;
-  (c.first != nullptr ? c.last->check.next : c.first) = packet;
+  (c.head != nullptr ? c.last->check.next : c.head) = packet;
   c.last = packet;
   ++c.queued;
   c.downs += !packet->check.up;
@@ -163,9 +164,9 @@ void append(Checker& c, Packet* packet) {
 
 void unlink(Checker& c, Packet* packet) {
   Packet* before = nullptr;
-  for (Packet* p = c.first; p != nullptr; before = p, p = p->check.next) {
+  for (Packet* p = c.head; p != nullptr; before = p, p = p->check.next) {
     if (p != packet) continue;
-    (before != nullptr ? before->check.next : c.first) = p->check.next;
+    (before != nullptr ? before->check.next : c.head) = p->check.next;
     if (c.last == p) c.last = before;
     --c.queued;
     c.downs -= !packet->check.up;
@@ -244,7 +245,7 @@ gpu::KernelStream stream_of(Packet* packet) {
 
 /// Launches a batch of what is ready; false: nothing is, or no batch is free.
 bool launch(Checker& c) {
-  if (c.first == nullptr) return false;
+  if (c.head == nullptr) return false;
   Batch* batch = free_batch(c);
   if (batch == nullptr) return false;
   const auto number = static_cast<uint64_t>(batch - c.batches);
@@ -254,7 +255,7 @@ bool launch(Checker& c) {
   order.jobs = order.leaves = 0;
   bool pending = false, with_runs = false;
   Packet* next;
-  for (Packet* packet = c.first; packet != nullptr && order.jobs < kDigestJobs; packet = next) {
+  for (Packet* packet = c.head; packet != nullptr && order.jobs < kDigestJobs; packet = next) {
     next = packet->check.next;
     const uint64_t leaves = gpu::kernel_leaves(packet->check.bytes);
     if (!is_ready(packet, &pending) || leaves > UINT32_MAX - order.leaves) continue;
@@ -284,10 +285,14 @@ bool launch(Checker& c) {
   return good;
 }
 
+uint64_t bytes_of(const Packet& packet, uint32_t first, uint32_t last) {
+  return packet.blocks == nullptr ? packet.bytes : packet_data(packet, first, last);
+}
+
 void begin(Packet* packet, uint64_t bytes, bool up, uint32_t first, uint32_t last) {
   Check& check = packet->check;
   check = {};
-  if (bytes == 0 || packet->state != PacketState::kCopying) return;
+  if (bytes == 0) return;
   check.bytes = bytes;
   check.up = up;
   check.first = first;
@@ -350,17 +355,37 @@ uint64_t blocks_digest(const Packet& packet, uint32_t first, uint32_t last, uint
 
 }  // namespace
 
-void check_down(Packet* packet) { begin(packet, packet->bytes, false, 0, packet->block_count); }
+void check_before(Packet* packet, uint32_t first, uint32_t last) {
+  packet->check = {};
+  Checker* c = checker_of(packet->device);
+  if (c == nullptr || !__atomic_load_n(&c->first, __ATOMIC_RELAXED) || !usable(*c)) return;
+  begin(packet, bytes_of(*packet, first, last), false, first, last);
+  SpinGuard guard(c->lock);
+  if (packet->check.state == CheckState::kQueued) launch(*c);
+  packet->check.before =
+      packet->check.state == CheckState::kLaunched &&
+      gpu::stream_wait(*packet->device, gpu::StreamRole::kDown, c->batches[packet->check.batch].event);
+}
+
+void check_down(Packet* packet) {
+  if (packet->check.state == CheckState::kNone && packet->state == PacketState::kCopying)
+    begin(packet, packet->bytes, false, 0, packet->block_count);
+}
 
 void check_up(Packet* packet, uint64_t bytes) {
-  begin(packet, bytes < packet->bytes ? bytes : packet->bytes, true, 0, packet->block_count);
+  if (packet->state != PacketState::kCopying) packet->check = {};
+  else begin(packet, bytes < packet->bytes ? bytes : packet->bytes, true, 0, packet->block_count);
 }
 
 void check_blocks(Packet* packet, uint32_t first, uint32_t last, bool up) {
-  uint64_t bytes = 0;
+  if (!up && packet->check.state != CheckState::kNone) return;
   last = last < packet->block_count ? last : packet->block_count;
-  for (uint32_t i = first; i < last; ++i) bytes += type_bytes(*packet->blocks[i].type, packet->blocks[i].count);
-  begin(packet, bytes, up, first, last);
+  if (packet->state != PacketState::kCopying) packet->check = {};
+  else begin(packet, bytes_of(*packet, first, last), up, first, last);
+}
+
+void digest_first(Packet* packet) {
+  if (Checker* c = checker_of(packet->device); c != nullptr) __atomic_store_n(&c->first, true, __ATOMIC_RELAXED);
 }
 
 bool check_settled(Packet* packet, bool copied) {
@@ -380,7 +405,12 @@ bool check_settled(Packet* packet, bool copied) {
     count(counts.bytes, check.bytes);
     if (check.host != check.device) [[unlikely]] {
       count(counts.mismatches);
-      check_mismatch(packet);
+      if (check_mismatch(packet)) {
+        const uint32_t first = check.first, last = check.last;
+        if (packet->blocks != nullptr) packet_down_blocks(packet, first, last);
+        else packet_down(packet);
+        return packet->state != PacketState::kCopying;
+      }
     }
   }
   return true;

@@ -45,11 +45,15 @@ struct Check {
   CheckState state;
   bool up, copied;
   bool host_known;
+  bool before;  ///< of a copy down: D of the device is from before the copy, in the order of the device itself
 };
 
 // --- Called by packet.cpp, where `checking`
 // ---------------------------------------------------------------------------
 
+/// A copy down is about to be enqueued, of all, or of the blocks [first, last). After a first mismatch on a device, the
+/// copy goes behind the digest on the device from then on: only so does the one prove what the other read.
+void check_before(Packet* packet, uint32_t first, uint32_t last);
 /// A copy has been enqueued (down), or the first `bytes` bytes' (up), or those of the blocks [first, last).
 void check_down(Packet* packet);
 void check_up(Packet* packet, uint64_t bytes);
@@ -72,8 +76,11 @@ uint64_t host_digest(const Packet& packet, uint64_t bytes);
 // --- device_finding.cpp
 // -----------------------------------------------------------------------------------------------
 
-/// The digests differ. Looks again at both, to tell which of them is to be trusted, and publishes what it finds.
-void check_mismatch(Packet* packet);
+/// The digests differ. Looks again at both, to tell which of them is to be trusted, and publishes what it finds. True:
+/// that cannot be told, and a copy down is to be made again.
+bool check_mismatch(Packet* packet);
+/// From now on, digests of this packet's device come before copies down.
+void digest_first(Packet* packet);
 /// D of the device's memory now; false: not to be had. Waits for it.
 bool digest_again(Packet* packet, uint64_t* digest);
 /// A packet of the last few hundred that had this digest on the device; null: none.

@@ -2,7 +2,11 @@
 //
 // A copy between device and pinned memory after which the two digests differ. Both are looked at once more, since what
 // differs may have been read too early: a runtime that says "complete" before its copy is, or a program that fills a
-// buffer while it is being sent. What stays different was copied wrongly. Nothing here runs unless something is wrong.
+// buffer while it is being sent. What stays different was copied wrongly, if the digest of the source is known to be
+// from before the copy. A copy down and the digest of its source are ordered side by side; so the first time that they
+// differ, what the program had not completed may have been written between them. That is only suspected: the data is
+// copied again, behind its digest, and so is all of this device from then on. Nothing here runs unless something is
+// wrong.
 
 #include <sched.h>
 
@@ -32,7 +36,7 @@ constexpr double kLate = 0.005;
 /// Copies down to find the bytes that differ.
 constexpr int kTries = 3;
 
-enum class Verdict : uint8_t { kCopy, kEarly, kModified, kPinned };
+enum class Verdict : uint8_t { kCopy, kEarly, kModified, kPinned, kUnclear };
 
 uint64_t pinned_digest(Packet* packet) {
   packet->check.host_known = false;
@@ -75,12 +79,12 @@ Looks look_again(Packet* packet) {
 }
 
 Verdict judge(const Check& first, const Looks& looks) {
-  if (!looks.device_known) return Verdict::kCopy;
+  if (!looks.device_known) return first.up || first.before ? Verdict::kCopy : Verdict::kUnclear;
   const bool target_changed = first.up ? looks.device != first.device : looks.host != first.host;
   const bool source_changed = first.up ? looks.host != first.host : looks.device != first.device;
   if (target_changed && looks.device == looks.host) return Verdict::kEarly;
   if (source_changed) return first.up ? Verdict::kPinned : Verdict::kModified;
-  return Verdict::kCopy;
+  return first.up || first.before ? Verdict::kCopy : Verdict::kUnclear;
 }
 
 /// Where two copies of one piece of memory differ.
@@ -188,7 +192,8 @@ void add_evidence(Finding& finding, Packet* packet, const Check& first, const Lo
 
 }  // namespace
 
-static void say_mismatch(Packet* packet) {
+/// True: the data is to be copied again.
+static bool say_mismatch(Packet* packet) {
   const Check first = packet->check;
   const Looks looks = look_again(packet);
   const Verdict verdict = judge(first, looks);
@@ -196,10 +201,11 @@ static void say_mismatch(Packet* packet) {
   const int ordinal = gpu::ordinal_of(*packet->device);
   const char* api = gpu::api_name(gpu::api_of(*packet->device));
   Finding finding;
-  finding.start(verdict == Verdict::kEarly      ? "device_copy_early"
-                : verdict == Verdict::kModified ? "send_buffer_modified"
-                                                : "device_copy_corrupted",
-                Confidence::kProved);
+  const bool unclear = verdict == Verdict::kUnclear;
+  finding.start(verdict == Verdict::kEarly                 ? "device_copy_early"
+                : verdict == Verdict::kModified || unclear ? "send_buffer_modified"
+                                                           : "device_copy_corrupted",
+                unclear ? Confidence::kSuspected : Confidence::kProved);
   finding.culprit(runtime.rank);
   finding.victim(runtime.rank);
   namespace text = messages::staging;
@@ -219,6 +225,11 @@ static void say_mismatch(Packet* packet) {
       finding.to_do(text::buffer_modified_to_do);
       finding.add("verdict", "send buffer modified while pending");
       break;
+    case Verdict::kUnclear:
+      finding.say(text::buffer_or_copy, runtime.rank, first.bytes, ordinal, api);
+      finding.to_do(text::buffer_or_copy_to_do, runtime.host);
+      finding.add("verdict", "send buffer modified while pending, or copy down wrong once");
+      break;
     case Verdict::kPinned:
       finding.say(text::pinned_changed, runtime.rank, first.bytes, ordinal, api);
       finding.to_do(text::pinned_changed_to_do, runtime.header->mpi);
@@ -226,14 +237,21 @@ static void say_mismatch(Packet* packet) {
       break;
   }
   add_evidence(finding, packet, first, looks);
-  if (verdict == Verdict::kCopy) add_difference(finding, packet);
+  if (verdict == Verdict::kCopy || unclear) add_difference(finding, packet);
   packet->check.host = looks.host;
   finding_publish(finding);
+  if (unclear) {
+    digest_first(packet);
+    return true;
+  }
   if (verdict != Verdict::kEarly && staged_checks != nullptr && staged_checks->ends_job()) stop_job(90);
+  return false;
 }
 
-void check_mismatch(Packet* packet) {
-  on_own_stack([&] { say_mismatch(packet); });
+bool check_mismatch(Packet* packet) {
+  bool again = false;
+  on_own_stack([&] { again = say_mismatch(packet); });
+  return again;
 }
 
 namespace {

@@ -74,6 +74,17 @@ RESIL_FINDING(
     "synchronise the stream that writes the buffer before the MPI call, and write to it after the send is "
     "complete.");
 RESIL_FINDING(
+    buffer_or_copy,
+    "rank %d: the copy of a buffer of %" PRIu64
+    " bytes from device %d (%s) is not what the buffer holds: a kernel or a copy of the program was still writing the "
+    "buffer when it was given to MPI, or this copy went wrong. The data was copied again and checked",
+    "The digest of the buffer and that of its copy differ; which of them came first is not known. From now on the "
+    "digest "
+    "comes before the copy, so that a second such finding tells the two causes apart.",
+    "synchronise the stream that writes the buffer before the MPI call. If device_copy_corrupted follows, it is the "
+    "copy: "
+    "run without node %s.");
+RESIL_FINDING(
     pinned_changed,
     "rank %d: %" PRIu64
     " bytes in pinned host memory changed while they were copied to device %d (%s), after the MPI library had "

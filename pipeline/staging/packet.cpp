@@ -37,6 +37,7 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
   if (pointer.base != 0 && pointer.bytes != 0 && (offset > pointer.bytes || span > pointer.bytes - offset))
     return Refusal::kBeyond;
   packet->device = pointer.device;
+  gpu::settle(pointer, first);
   const bool pinned = gpu::pinned_prepare(*pointer.device, mode.memory);
   packet->event = gpu::event_acquire(*pointer.device);
   if (packet->event == 0) return Refusal::kDevice;
@@ -66,12 +67,6 @@ gpu::State state_of(const Packet& packet) {
   return gpu::event_query(*packet.device, packet.event);
 }
 
-uint64_t data_of(const Packet& packet, uint32_t first, uint32_t last) {
-  uint64_t bytes = 0;
-  for (uint32_t i = first; i < last; ++i) bytes += type_bytes(*packet.blocks[i].type, packet.blocks[i].count);
-  return bytes;
-}
-
 void release_types(Packet* packet) {
   if (packet->type != nullptr) type_map_release(packet->type);
   for (uint32_t i = 0; i < packet->block_count; ++i) type_map_release(packet->blocks[i].type);
@@ -79,6 +74,12 @@ void release_types(Packet* packet) {
 }
 
 }  // namespace
+
+uint64_t packet_data(const Packet& packet, uint32_t first, uint32_t last) {
+  uint64_t bytes = 0;
+  for (uint32_t i = first; i < last; ++i) bytes += type_bytes(*packet.blocks[i].type, packet.blocks[i].count);
+  return bytes;
+}
 
 Refusal packet_open(Packet* packet, Thread& thread, const void* buffer, int64_t count, uint64_t type, Layout layout) {
   *packet = {};
@@ -134,6 +135,7 @@ Refusal packet_open_blocks(Packet* packet, Thread&, const void* buffer, const Bl
 }
 
 PacketState packet_down(Packet* packet) {
+  if (checking) check_before(packet, 0, packet->block_count);
   enqueued(packet, plan_down(packet, 0, packet->block_count), false);
   if (checking) check_down(packet);
   return packet->state;
@@ -141,7 +143,8 @@ PacketState packet_down(Packet* packet) {
 
 PacketState packet_down_blocks(Packet* packet, uint32_t first, uint32_t last) {
   last = last < packet->block_count ? last : packet->block_count;
-  if (data_of(*packet, first, last) == 0) return packet->state = PacketState::kReady;
+  if (packet_data(*packet, first, last) == 0) return packet->state = PacketState::kReady;
+  if (checking) check_before(packet, first, last);
   enqueued(packet, plan_down(packet, first, last), false);
   if (checking) check_blocks(packet, first, last, false);
   return packet->state;
@@ -157,7 +160,7 @@ PacketState packet_up(Packet* packet, uint64_t bytes) {
 
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
   last = last < packet->block_count ? last : packet->block_count;
-  const uint64_t bytes = data_of(*packet, first, last);
+  const uint64_t bytes = packet_data(*packet, first, last);
   if (bytes == 0) return packet->state = PacketState::kReady;
   enqueued(packet, plan_up(packet, first, last, bytes), true);
   if (checking) check_blocks(packet, first, last, true);
@@ -211,7 +214,7 @@ PacketState look(Packet* packet) {
   if (state == gpu::State::kFailed) {
     check_forget(packet);
     packet->state = PacketState::kFailed;
-  } else if (check_settled(packet, state == gpu::State::kDone)) {
+  } else if (check_settled(packet, state == gpu::State::kDone) && packet->state == PacketState::kCopying) {
     packet->state = PacketState::kReady;
   }
   return packet->state;

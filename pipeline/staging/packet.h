@@ -76,6 +76,9 @@ inline char* packet_given(const Packet& packet) {
   return packet.layout == Layout::kPacked ? packet.host : packet.host - packet.low;
 }
 
+/// Bytes of data in the blocks [first, last).
+uint64_t packet_data(const Packet& packet, uint32_t first, uint32_t last);
+
 /// Starts the copy of all data to the host; state becomes kCopying, kReady (nothing to copy) or kFailed.
 PacketState packet_down(Packet* packet);
 /// The same of whole blocks [first, last) only.

@@ -9,6 +9,7 @@
 // a row, from the first to the end of the last. On the stand-in (LIBCUDA its path) only the values mean anything.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -165,6 +166,7 @@ int main(int argc, char** argv) {
     memcpy(&data[i], &word, 8);
   }
   CUDA(cuMemcpyHtoD_v2)(from, data.data(), most);
+  CUDA(cuCtxSynchronize)();  // the call returns before the data is there
   const char* device = reinterpret_cast<const char*>(from);
   const gpu::Pointer pointer = gpu::classify(device, 1);
   if (pointer.device == nullptr) return puts("not seen as device memory"), 1;
@@ -175,8 +177,9 @@ int main(int argc, char** argv) {
   printf(
       "| bytes | copy, GB/s (2N/t) | digest, GB/s (N/t) | of the copy | digest of an odd address "
       "|\n|---|---|---|---|---|\n");
-  for (size_t bytes = 1 << 20; bytes <= most; bytes *= 4) {
-    const auto times = static_cast<unsigned>((argc > 1 ? size_t{64} << 20 : size_t{16} << 30) / bytes);
+  for (size_t bytes = 4096; bytes <= most; bytes *= 4) {
+    const size_t moved = argc > 1 ? size_t{64} << 20 : size_t{16} << 30;
+    const auto times = static_cast<unsigned>(std::min(moved / bytes, argc > 1 ? size_t{3} : size_t{5000}));
     const double copied = copy_seconds(to, from, bytes, times);
     d.clear();
     d.add(contiguous(device, bytes));

@@ -2,6 +2,7 @@
 """scripts/bench gpu: all that can be tested and measured on a machine with a CUDA device, by one command; with
 --stand-in the same on tests/fakegpu, to try the script. What a missing tool (MPI, nvcc, Catch2) makes impossible is named
 and left out. Runs without MPI link the one-process stand-in of tests/preload/fakempi."""
+import concurrent.futures
 import json
 import os
 import re
@@ -17,6 +18,8 @@ from harness import mpi as jobs
 # Unit tests that speak to a driver, and the stand-in's settings for them as in tests/unit/meson.build.
 UNITS = {"gpu": "devices=2,memory=64,latency=50", "packet": "memory=128", "pinned": "memory=64"}
 SELECTION = "~[fake]~[.]~[arena]"
+PARTS = ("units", "digests", "waits", "cudart", "many", "tests", "sets", "kinds", "mps")
+MANY = 1_000_000  # waits of a program that is right
 NEEDED = ("libresil.so", "tests/device_digest_bench")
 FAKE_LIBRARIES = ("tests/fakegpu/libcuda.so.1", "tests/fakegpu/libcupti.so.12")
 DIGEST_AIM = 70  # per cent of a copy's memory throughput
@@ -67,6 +70,9 @@ class Bench:
         self.options, self.report = options, Report()
         self.build = os.path.abspath(options.build)
         os.environ["RESIL_TEST_LIBRARY"] = os.path.join(self.build, "libresil.so")
+
+    def wants(self, part):
+        return part in (self.options.only or PARTS)
 
     def environment(self, settings="", extra=None):
         """What a program gets that shall find the device: the stand-in, or nothing."""
@@ -158,11 +164,15 @@ def unit_cases(bench):
         cases = [line.strip() for line in listed.stdout.decode().splitlines() if line.strip()]
         cases = cases if name != "pinned" else ["all"]  # its cases go on from each other
         wrong = []
-        for case in cases:
+
+        def one(case, name=name, program=program, settings=settings, env=env):
             words = SELECTION if name == "pinned" else case.replace(",", "\\,").replace("[", "\\[")
-            job, _ = bench.start([program, words], settings, extra=env, timeout=120)
-            text = job.stdout.decode()
-            if job.returncode != 0 or "assertion" not in text:
+            return bench.start([program, words], settings, extra=env, timeout=120)[0]
+
+        with concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 2)) as pool:
+            jobs_made = list(pool.map(one, cases))
+        for case, job in zip(cases, jobs_made):
+            if job.returncode != 0 or "assertion" not in job.stdout.decode():
                 wrong.append(case)
                 bench.report.check(f"{name}_test \"{case}\"", False, job.text())
         bench.report.check(f"{name}_test: {len(cases) - len(wrong)} of {len(cases)} cases", cases and not wrong)
@@ -224,10 +234,30 @@ def waits(bench):
     """Fence words under a correct program, and what they cost."""
     fake, folder, program = without_mpi(bench)
     number = 200 if bench.options.quick else 20000
-    kinds = {"stream": "stream_waits", "device": "device_waits", "event": "event_waits"}
+    if bench.wants("waits"):
+        what_waits_cost(bench, program, number)
+    if bench.wants("many"):
+        many(bench, program)
+    if bench.wants("cudart"):
+        cudart(bench, fake, folder, number)
+
+
+KINDS = {"stream": "stream_waits", "device": "device_waits", "event": "event_waits"}
+
+
+def many(bench, program):
+    """A long run of a program that is right: may nothing be found."""
+    turns_each = (3000 if bench.options.quick else MANY) // len(KINDS) // 2 + 1
+    bench.report.add("", "False alarms:", "")
+    for way in ("names", "handle"):
+        clean(bench, f"many waits, {way}", [program, way, ",".join(KINDS), str(turns_each)], KINDS.values(), 3 * turns_each)
+
+
+def what_waits_cost(bench, program, number):
+    """Correct waits by both ways, and a turn's time in each mode."""
     bench.report.add("", "Checked waits (`RESIL_GPU=check`) of a program that is right:", "")
     for way, words in (("names", "the driver's functions by name"), ("handle", "past all names, by CUPTI")):
-        runtime = clean(bench, words, [program, way, ",".join(kinds), str(number // 20), "3", "3"], kinds.values(),
+        runtime = clean(bench, words, [program, way, ",".join(KINDS), str(number // 20), "3", "3"], KINDS.values(),
                         3 * 3 * (number // 20))
     if not str(runtime.get("injection", "")).startswith("subscribed"):
         bench.report.add("", "CUPTI is not there (it comes with the CUDA toolkit; CUDA_HOME names another place): waits "
@@ -248,7 +278,6 @@ def waits(bench):
                      f"{bench.options.runs} runs of {number} turns:", "", "| | native | `off` | `watch` | `check` |", "|---|---:|---:|---:|---:|")
     for way in ("names", "handle"):
         bench.report.add(f"| {way} | " + " | ".join(f"{statistics.median(samples[way, mode]):.2f}" for mode in variants) + " |")
-    cudart(bench, fake, folder, number)
 
 
 def cudart(bench, fake, folder, number):
@@ -278,9 +307,12 @@ def gpu(options):
     bench = Bench(options)
     build(bench)
     head(bench)
-    unit_cases(bench)
-    digests(bench)
-    waits(bench)
+    if bench.wants("units"):
+        unit_cases(bench)
+    if bench.wants("digests"):
+        digests(bench)
+    if any(map(bench.wants, ("waits", "many", "cudart"))):
+        waits(bench)
     gpu_mpi.all_of(bench)
     report = bench.report
     report.add("", f"{len(report.failed)} failed" + (": " + "; ".join(report.failed) if report.failed else "")
@@ -297,6 +329,7 @@ def add(commands):
     command.add_argument("--mpi", choices=(*jobs.MPIS, "none"), default=None, help="only this one (default: each that is "
                          "found; an mpicc and mpirun without a suffix are asked what they are)")
     command.add_argument("--markdown", metavar="FILE", help="append the block to FILE")
+    command.add_argument("--only", choices=PARTS, action="append", help="only this part (may be repeated)")
     command.add_argument("--runs", type=int, default=5, help="at least 1 (default 5)")
     command.add_argument("--quick", action="store_true", help="few turns: to try the script")
     command.add_argument("--build", default=os.path.join(jobs.ROOT, "build"), help="build directory, made if missing (build)")

@@ -17,6 +17,12 @@ def overlap(sample):
     return sample["set"] / (longest + (sample["down"] + sample["up"]) / PACKETS)
 
 
+def alone(sample):
+    """The same of one large message that goes in chunks."""
+    longest = max(sample["lone_down"], sample["lone_wire"], sample["lone_up"])
+    return sample["lone"] / (longest + (sample["lone_down"] + sample["lone_up"]) / LONE_CHUNKS)
+
+
 def staging(options):
     """The ratio of a set's time to what it would take with its three ways wholly at the same time."""
     program = turns.compiled(options.mpi, "staging")
@@ -35,8 +41,7 @@ def staging(options):
 
     ratios = sorted(overlap(sample) for sample in samples)
     lone_sum = sum(median["lone_" + name] for name in ("down", "wire", "up"))
-    lone_least = max(median["lone_" + name] for name in ("down", "wire", "up"))
-    lone = median["lone"] / (lone_least + (median["lone_down"] + median["lone_up"]) / LONE_CHUNKS)
+    lone = alone(median)
     where = f"stand-in GPU, {settings}" if options.speed else "the machine's GPU"
     lines = [f"{options.mpi}, {options.runs} runs, 2 ranks; {turns.machine()}; {where}", "",
              f"{PACKETS} packets of {options.packet} bytes each way at the same time, best of each run, medians over the runs:", "",

@@ -3,6 +3,7 @@
 // Copies and fills: which engine carries them, whether they may be asynchronous, and their faults.
 
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "tests/fakegpu/engine.h"
@@ -52,6 +53,15 @@ void copy_rows(const Copy& what) {
     memmove(to + row * what.to_pitch, from + row * what.from_pitch, what.width);
 }
 
+std::vector<char> taken_rows(const Copy& what) {
+  std::vector<char> data;
+  for (size_t row = 0; row < what.rows; ++row) {
+    const char* from = view(what.from) + row * what.from_pitch;
+    data.insert(data.end(), from, from + what.width);
+  }
+  return data;
+}
+
 /// The data of the last copy in each direction, for alias faults.
 std::vector<char>& last_data(bool down) {
   static auto* const data = new std::vector<char>[2];
@@ -99,6 +109,22 @@ Copied finish(Stream& stream, bool wait_for_end) {
 
 }  // namespace
 
+bool synchronous(const Context& context, uintptr_t address) {
+  constexpr unsigned kSyncMemops = 0x80;  // CU_CTX_SYNC_MEMOPS
+  const Allocation* it = find(address);
+  return (context.flags & kSyncMemops) != 0 || (it != nullptr && it->synchronous);
+}
+
+bool wait_plain(const Context& context) {
+  uint64_t last;
+  {
+    const Locked hold;
+    last = context.last_plain;
+  }
+  return wait(context,
+              [&] { return context.legacy.operations.empty() || context.legacy.operations.front().sequence > last; });
+}
+
 Copied copy(Stream& stream, const Copy& what, bool wait_for_end) {
   const size_t bytes = what.width * what.rows;
   if (bytes == 0) return Copied::kDone;
@@ -117,13 +143,26 @@ Copied copy(Stream& stream, const Copy& what, bool wait_for_end) {
       const bool corrupt = due_fault(down ? Fault::kCorruptDown : Fault::kCorruptUp, bytes);
       const bool alias = due_fault(down ? Fault::kAliasDown : Fault::kAliasUp, bytes);
       Device& owner = down ? *from.device : *to.device;
-      enqueue(stream, down ? &owner.down : &owner.up, bytes, down ? set.down : set.up, [=](Time) {
-        copy_rows(what);
-        spoil(what, down, corrupt, alias);
-      });
-      if ((down ? to.kind : from.kind) == Kind::kHost) {
-        count(Count::kPageable);
-        wait_for_end = true;
+      const bool pageable = (down ? to.kind : from.kind) == Kind::kHost;
+      if (pageable) count(Count::kPageable);
+      if (pageable && !down && what.ends_early) {
+        // The data has been taken when the call returns. A call without a stream that may be relied on waits all the
+        // same.
+        auto taken = std::make_shared<std::vector<char>>(taken_rows(what));
+        enqueue(stream, &owner.up, bytes, set.up, [=](Time) {
+          Copy it = what;
+          it.from = reinterpret_cast<uintptr_t>(taken->data());
+          it.from_pitch = what.width;
+          copy_rows(it);
+          spoil(it, down, corrupt, alias);
+        });
+        wait_for_end = wait_for_end && synchronous(*stream.context, what.to);
+      } else {
+        enqueue(stream, down ? &owner.down : &owner.up, bytes, down ? set.down : set.up, [=](Time) {
+          copy_rows(what);
+          spoil(what, down, corrupt, alias);
+        });
+        wait_for_end = wait_for_end || pageable;
       }
     } else {
       const bool peer = to.on_node != from.on_node || to.foreign || from.foreign;

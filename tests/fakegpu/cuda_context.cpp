@@ -26,6 +26,12 @@ constexpr int kVersion = 12040;
 
 }  // namespace
 
+void must_live(const Context& context) {
+  if (!context.destroyed || context.primary || (!contexts().empty() && contexts().back() == &context)) return;
+  fprintf(stderr, "fakegpu: a handle of a context that has been destroyed was given to the driver\n");
+  abort();
+}
+
 CUresult current(Context*& context) {
   if (const CUresult error = ready()) return error;
   if (contexts().empty() || contexts().back() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -278,6 +284,7 @@ API cuCtxPushCurrent_v2(CUcontext handle) {
   if (const CUresult error = ready()) return error;
   const Locked hold;
   if (!is_context(context_of(handle))) return CUDA_ERROR_INVALID_CONTEXT;
+  must_live(*context_of(handle));
   if (context_of(handle)->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   contexts().push_back(context_of(handle));
   return CUDA_SUCCESS;
@@ -321,6 +328,14 @@ API cuCtxGetFlags(unsigned* flags) {
   return CUDA_SUCCESS;
 }
 
+API cuCtxSetFlags(unsigned flags) {
+  Context* context;
+  if (const CUresult error = current(context)) return error;
+  const Locked hold;
+  context->flags = flags;
+  return CUDA_SUCCESS;
+}
+
 API cuCtxGetApiVersion(CUcontext, unsigned* version) {
   *version = 3020;
   return ready();
@@ -331,6 +346,7 @@ API cuCtxGetId(CUcontext handle, unsigned long long* id) {
   if (const CUresult error = handle != nullptr ? ready() : current(context)) return error;
   const Locked hold;
   if (!is_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  must_live(*context);
   *id = context->id;
   return state_of(*context);
 }

@@ -22,6 +22,9 @@ inline CUresult state_of(const Context& context) {
   return context.poisoned ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
+/// A context that has been destroyed, or what was made in it, handed to the driver by a thread where it is not current:
+/// undefined with the real one (580.159 crashes when the context is left again). The process says so and dies.
+void must_live(const Context& context);
 /// The thread's current context, which must be there and good.
 CUresult current(Context*& context);
 /// The context that is made current for the device, without retaining it.

@@ -35,6 +35,7 @@ CUresult event_of(CUevent handle, Event*& event) {
   const Locked hold;
   event = reinterpret_cast<Event*>(handle);
   if (!is_event(event)) return CUDA_ERROR_INVALID_HANDLE;
+  must_live(*event->context);
   return state_of(*event->context);
 }
 
@@ -156,6 +157,10 @@ API cuStreamEndCapture(CUstream handle, CUgraph* graph) {
 
 API cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   Stream* stream;
+  Context* context;
+  // About the default stream it says so, too, but breaks no capture.
+  if (reinterpret_cast<uintptr_t>(handle) <= 1 && current(context) == CUDA_SUCCESS && capturing_in(*context))
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   if (const CUresult error = stream_of(handle, stream)) return error;
   *status = stream->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;

@@ -248,7 +248,7 @@ Device* device(int ordinal) {
 
 Context* context_create(Device& device, bool primary, unsigned flags) {
   World& w = world();
-  auto* context = new Context{&device, primary, false, false, flags, w.next_context++, 0, {}, {}};
+  auto* context = new Context{&device, primary, false, false, flags, w.next_context++, 0, 0, {}, {}};
   context->legacy.context = context;
   context->legacy.blocking = true;
   w.contexts.insert(context);
@@ -368,6 +368,13 @@ bool capture_forbids() {
     if ((each.mode == 0 && capture_mode() == 0) || (each.mode != 2 && each.thread == std::this_thread::get_id()))
       forbidden = each.broken = true;
   return forbidden;
+}
+
+bool capturing_in(const Context& context) {
+  const Locked hold;
+  for (const World::Capture& each : world().captures)
+    if (each.stream->context == &context && each.stream->blocking) return true;
+  return false;
 }
 
 bool captured_in(const Context& context) {

@@ -135,6 +135,7 @@ struct Context {
   bool primary, destroyed, poisoned;
   unsigned flags;
   uint64_t id, last;
+  uint64_t last_plain;  ///< sequence of the last operation that the program's call did not give a stream for
   Stream legacy;  ///< the default stream
   Decision decision;
 };
@@ -180,7 +181,8 @@ bool capture_end(Stream& stream);  ///< false: it has been broken
 /// A call that captures do not allow while they last: true, and they are broken, if there is one that this thread's
 /// mode does not let it disregard.
 bool capture_forbids();
-bool captured_in(const Context& context);  ///< is a blocking stream of the context capturing?
+bool capturing_in(const Context& context);  ///< is a blocking stream of the context capturing?
+bool captured_in(const Context& context);  ///< the same, and the capture is broken by this
 
 bool idle(const Stream& stream);
 bool idle(const Context& context);
@@ -214,6 +216,7 @@ struct Allocation {
   uint64_t id;  ///< never the same twice
   Physical* mapped;  ///< a piece of a reserved range; null: no such thing
   Opened* opened;  ///< memory of another process; null: no such thing
+  bool synchronous;  ///< calls without a stream return only when they are done with it
 };
 
 bool memory_start();
@@ -278,12 +281,19 @@ unsigned number_on_node(const Allocation& allocation);
 struct Copy {
   uintptr_t to, from;
   size_t to_pitch, from_pitch, width, rows;
+  /// From pageable memory to a device: over when the data has been taken, not when it has arrived (CUDA).
+  bool ends_early = false;
 };
 enum class Copied : uint8_t { kDone, kBadAddress, kGone };
 /// Enqueues; waits for its end if told to, or if pageable memory takes part. The lock must not be held.
 Copied copy(Stream& stream, const Copy& what, bool wait_for_end);
 Copied fill(Stream& stream, uintptr_t to, size_t pitch, size_t width, size_t rows, unsigned value, unsigned value_bytes,
             bool wait_for_end);
+
+/// Is this memory's, or its context's, promise that calls without a stream are over when they return?
+bool synchronous(const Context& context, uintptr_t address);
+/// Waits for all that such calls have begun in the context. The lock must not be held.
+bool wait_plain(const Context& context);
 
 // --- launch.cpp ---
 

@@ -67,6 +67,15 @@ def main(build, mpi, rounds="15"):
         result = run("sets", "order", "completions", settings="down=0.05,up=0.05,latency=200")
         assert result.returncode == 0, result.text()
 
+    def kinds(**environment):
+        """Every kind of device memory that the driver gives, also while a stream is being captured; nothing is left out."""
+        result = run(program="staging_kinds", settings="up=0.5,down=2,digest=2", **environment)
+        assert result.returncode == 0 and b"ok" in result.stdout, result.text()
+        for kind in ("plain", "pool", "managed", "mapped", "capture"):
+            assert f"{kind}_4194304".encode() in result.stdout, result.text()
+        for rank, report in result.ranks().items():
+            assert not report["staging"]["uncovered"] and not report["findings"], (rank, report["staging"], report["findings"])
+
     def crowded():
         result = run("memory", RESIL_STAGE_MEMORY="16")
         assert result.returncode == 0, result.text()
@@ -198,6 +207,9 @@ def main(build, mpi, rounds="15"):
                        ("beside other requests, checked", lambda: mixed("kinds", RESIL_MODE="checksum")),
                        ("beside errors of another thread", lambda: mixed("errors")),
                        ("beside errors of another thread, checked", lambda: mixed("errors", RESIL_MODE="checksum")),
+                       ("every kind of device memory", kinds),
+                       ("every kind of device memory, through the host, checked",
+                        lambda: kinds(RESIL_STAGE_PEER="0", RESIL_MODE="checksum")),
                        ("every part", everything), ("every message checked", checked), ("exchanges, strict", strict), ("slow copies", slow),
                        ("no pinned memory left", crowded), ("context destroyed under way", gone)])
 

@@ -31,7 +31,7 @@ const char* kernel_compiler(Api) { return "test"; }
 
 namespace resil::staging {
 constinit Mode mode = {Setting::kOn, false, 64 << 20};
-void check_mismatch(Packet*) { ++mismatches; }
+bool check_mismatch(Packet*) { return ++mismatches, false; }
 void count_pageable(uint64_t) {}
 }  // namespace resil::staging
 

@@ -169,7 +169,7 @@ TEST_CASE("events order streams; words are written and waited for; callbacks and
       }) == 0);
 }
 
-TEST_CASE("pageable memory makes copies wait; registered memory does not; what is beyond an allocation is refused") {
+TEST_CASE("copies up wait neither for pageable nor for registered memory; what is beyond an allocation is refused") {
   CHECK(child("", [] {
           begin();
           const Gate gate;
@@ -177,7 +177,7 @@ TEST_CASE("pageable memory makes copies wait; registered memory does not; what i
           std::vector<char> host(2 * kBytes, 3);
           const CUstream lane = stream();
           NEED(cuMemcpyHtoDAsync_v2(memory, host.data(), kBytes, lane) == CUDA_SUCCESS);
-          NEED(cuStreamQuery(lane) == CUDA_SUCCESS && fakegpu_count("pageable") == 1);
+          NEED(cuStreamSynchronize(lane) == CUDA_SUCCESS && fakegpu_count("pageable") == 1);
           NEED(cuMemHostRegister_v2(host.data(), host.size(), 0) == CUDA_SUCCESS);
           NEED(cuMemHostRegister_v2(host.data() + 1, 5, 0) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
           gate.hold(lane);
@@ -252,18 +252,65 @@ TEST_CASE("whose memory is it") {
           NEED(type == CU_MEMORYTYPE_HOST && of == second);
           // A context takes its memory, streams and events with it; pools stay.
           const CUstream lane = stream();
-          const CUevent mark = event();
           NEED(cuCtxDestroy_v2(second) == CUDA_SUCCESS);
           NEED(cuCtxGetCurrent(&of) == CUDA_SUCCESS && of == own);
           NEED(cuPointerGetAttributes(6, which, values, there) == CUDA_SUCCESS && type == 0);
           NEED(cuPointerGetAttributes(6, which, values, pool) == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE);
           NEED(cuStreamQuery(lane) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
-          NEED(cuEventQuery(mark) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
           NEED(cuCtxSetCurrent(second) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
           NEED(cuCtxSetCurrent(nullptr) == CUDA_SUCCESS);
           NEED(cuMemAlloc_v2(&base, 1) == CUDA_ERROR_INVALID_CONTEXT);
         }) == 0);
+  // The real driver's handles are addresses: those of a context that is gone may end the process.
+  for (int what = 0; what < 2; ++what) {
+    std::string said;
+    CHECK(child(
+              "",
+              [what] {
+                CUcontext gone = nullptr;
+                begin();
+                NEED(cuCtxCreate_v2(&gone, 0, 0) == CUDA_SUCCESS);
+                const CUevent mark = event();
+                NEED(cuCtxDestroy_v2(gone) == CUDA_SUCCESS);
+                what == 0 ? cuEventQuery(mark) : cuCtxPushCurrent_v2(gone);
+              },
+              &said) == 1000 + SIGABRT);
+    CHECK(said.find("fakegpu: a handle of a context that has been destroyed") == 0);
+  }
   CHECK(child("devices=0", [] { NEED(cuInit(0) == CUDA_ERROR_NO_DEVICE); }) == 0);
+}
+
+TEST_CASE("calls without a stream return before their work is done") {
+  CHECK(child("overdue=0,up=0.01,digest=0.01", [] {
+          begin();
+          const CUdeviceptr memory = device_memory(kBytes);
+          const auto* seen = static_cast<const char*>(fakegpu_host_view(reinterpret_cast<void*>(memory)));
+          std::vector<char> host(kBytes, 3);
+          const CUstream own = stream();
+          char* there = pinned(kBytes);
+          // The data has been taken, and is not there yet; only the default stream knows.
+          NEED(cuMemcpyHtoD_v2(memory, host.data(), kBytes) == CUDA_SUCCESS);
+          std::fill(host.begin(), host.end(), 4);
+          NEED(seen[0] == 0 && seen[kBytes - 1] == 0);
+          NEED(cuMemcpyDtoHAsync_v2(there, memory, 1, own) == CUDA_SUCCESS);
+          NEED(cuStreamSynchronize(own) == CUDA_SUCCESS && there[0] == 0);
+          // From here on they are over when they return, and so is what was under way.
+          unsigned yes = 1, is = 0;
+          NEED(cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory + 8) == CUDA_SUCCESS);
+          NEED(seen[0] == 3 && seen[kBytes - 1] == 3);
+          NEED(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory) == CUDA_SUCCESS && is == 1);
+          NEED(cuMemcpyHtoD_v2(memory, host.data(), kBytes) == CUDA_SUCCESS && seen[kBytes - 1] == 4);
+          NEED(cuMemsetD8_v2(memory, 5, kBytes) == CUDA_SUCCESS && seen[kBytes - 1] == 5);
+          // Memory of pools takes no such promise; the context does.
+          CUdeviceptr pool = 0;
+          unsigned flags = 0;
+          NEED(cuMemAllocAsync(&pool, kBytes, nullptr) == CUDA_SUCCESS);
+          NEED(cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pool) == CUDA_ERROR_NOT_SUPPORTED);
+          seen = static_cast<const char*>(fakegpu_host_view(reinterpret_cast<void*>(pool)));
+          NEED(cuMemsetD8_v2(pool, 6, kBytes) == CUDA_SUCCESS && seen[0] == 0);
+          NEED(cuCtxGetFlags(&flags) == CUDA_SUCCESS && cuCtxSetFlags(flags | 0x80) == CUDA_SUCCESS);
+          NEED(cuMemsetD8_v2(pool, 7, kBytes) == CUDA_SUCCESS && seen[kBytes - 1] == 7);
+        }) == 0);
 }
 
 TEST_CASE("memory that is mapped in pieces") {
@@ -292,6 +339,7 @@ TEST_CASE("memory that is mapped in pieces") {
             for (size_t i = 0; i < host.size(); ++i) host[i] = static_cast<char>(i * 7 >> 3);
             NEED(cuMemcpyHtoD_v2(range + 9, host.data(), 3 * kPiece - 9) == CUDA_SUCCESS);
             NEED(cuMemcpyHtoD_v2(range + 9, host.data(), 3 * kPiece) == CUDA_ERROR_INVALID_VALUE);
+            NEED(cuCtxSynchronize() == CUDA_SUCCESS);
             NEED(memcmp(fakegpu_host_view(reinterpret_cast<void*>(range + 9)), host.data(), 3 * kPiece - 9) == 0);
             NEED(cuMemAddressFree(range, 4 * kPiece) == CUDA_ERROR_INVALID_VALUE);
             for (size_t i = 0; i < 3; ++i) NEED(cuMemUnmap(range + i * kPiece, kPiece) == CUDA_SUCCESS);

@@ -77,7 +77,9 @@ inline std::vector<char> device_read(const char* device, size_t bytes) {
 
 inline void device_write(char* device, const std::vector<char>& data) {
   if (on_stand_in()) memcpy(FAKE(fakegpu_host_view)(device), data.data(), data.size());
-  else REQUIRE(FAKE(cuMemcpyHtoD_v2)(reinterpret_cast<CUdeviceptr>(device), data.data(), data.size()) == CUDA_SUCCESS);
+  else
+    REQUIRE((FAKE(cuMemcpyHtoD_v2)(reinterpret_cast<CUdeviceptr>(device), data.data(), data.size()) == CUDA_SUCCESS &&
+             FAKE(cuCtxSynchronize)() == CUDA_SUCCESS));  // the copy returns before the data is there
 }
 
 inline uint64_t calls_of(const char* what) { return on_stand_in() ? FAKE(fakegpu_count)(what) : 0; }

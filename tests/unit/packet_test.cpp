@@ -32,6 +32,7 @@ namespace resil::staging {
 constinit Mode mode = {Setting::kOn, false, size_t{64} << 20};
 // Nothing is checked here.
 constinit bool checking = false;
+void check_before(Packet*, uint32_t, uint32_t) {}
 void check_down(Packet*) {}
 void check_up(Packet*, uint64_t) {}
 void count_pageable(uint64_t) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is used of the CUDA driver API beside driver_functions.h. Symbols are those of the default (legacy) stream; no
-// stream but resil's own is ever named.
+// What is used of the CUDA driver API beside driver_functions.h. Symbols are those of the default (legacy) stream; of
+// the program's streams that one alone is ever named.
 #pragma once
 
 #include "shim/runtime/accelerators/driver_functions.h"
@@ -38,8 +38,9 @@ constexpr bool is_lost(Result result) {
 /// cuPointerGetAttributes, asked in runtimes.cpp.
 using PointerGetAttributes = Result(unsigned count, int* attributes, void** values, DevicePtr address);
 // CU_POINTER_ATTRIBUTE_; the last two since 10.2
-constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeIsManaged = 8, kAttributeOrdinal = 9,
-              kAttributeBase = 11, kAttributeBytes = 12;
+constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeSynchronous = 6, kAttributeBuffer = 7,
+              kAttributeIsManaged = 8, kAttributeOrdinal = 9, kAttributeBase = 11, kAttributeBytes = 12;
+constexpr Result kContextDestroyed = 709;
 
 /// CUDA_MEMCPY2D_v2
 struct Memcpy2d {
@@ -81,20 +82,23 @@ constexpr unsigned kIpcLazyPeerAccess = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCES
   X(error_name, cuGetErrorName, nullptr, (Result result, const char** name))
 
 // cuDeviceGetUuid tells no MIG instances apart (before 11.4).
-#define RESIL_CUDA_OPTIONAL(X)                                                                        \
-  X(primary_release, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", (int device))         \
-  X(device_count, cuDeviceGetCount, nullptr, (int* count))                                            \
-  X(device_get, cuDeviceGet, nullptr, (int* device, int ordinal))                                     \
-  X(context_id, cuCtxGetId, nullptr, (void* context, unsigned long long* id))                         \
-  X(ipc_export, cuIpcGetMemHandle, nullptr, (DriverIpcHandle * handle, DevicePtr memory))             \
-  X(ipc_open, cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle",                                            \
-    (DevicePtr * memory, DriverIpcHandle handle, unsigned flags))                                     \
-  X(ipc_close, cuIpcCloseMemHandle, nullptr, (DevicePtr memory))                                      \
-  X(device_uuid, cuDeviceGetUuid_v2, "cuDeviceGetUuid", (DriverUuid * uuid, int device))              \
-  X(write_value, cuStreamWriteValue64_v2, "cuStreamWriteValue64",                                     \
-    (void* stream, DevicePtr address, uint64_t value, unsigned flags))                                \
-  X(fill, cuMemsetD32Async, nullptr, (DevicePtr address, unsigned value, size_t count, void* stream)) \
-  X(stream_id, cuStreamGetId, nullptr, (void* stream, unsigned long long* id))                        \
+#define RESIL_CUDA_OPTIONAL(X)                                                                          \
+  X(primary_release, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", (int device))           \
+  X(device_count, cuDeviceGetCount, nullptr, (int* count))                                              \
+  X(device_get, cuDeviceGet, nullptr, (int* device, int ordinal))                                       \
+  X(context_id, cuCtxGetId, nullptr, (void* context, unsigned long long* id))                           \
+  X(pointer_attributes, cuPointerGetAttributes, nullptr,                                                \
+    (unsigned count, int* attributes, void** values, DevicePtr address))                                \
+  X(pointer_set, cuPointerSetAttribute, nullptr, (const void* value, int attribute, DevicePtr address)) \
+  X(ipc_export, cuIpcGetMemHandle, nullptr, (DriverIpcHandle * handle, DevicePtr memory))               \
+  X(ipc_open, cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle",                                              \
+    (DevicePtr * memory, DriverIpcHandle handle, unsigned flags))                                       \
+  X(ipc_close, cuIpcCloseMemHandle, nullptr, (DevicePtr memory))                                        \
+  X(device_uuid, cuDeviceGetUuid_v2, "cuDeviceGetUuid", (DriverUuid * uuid, int device))                \
+  X(write_value, cuStreamWriteValue64_v2, "cuStreamWriteValue64",                                       \
+    (void* stream, DevicePtr address, uint64_t value, unsigned flags))                                  \
+  X(fill, cuMemsetD32Async, nullptr, (DevicePtr address, unsigned value, size_t count, void* stream))   \
+  X(stream_id, cuStreamGetId, nullptr, (void* stream, unsigned long long* id))                          \
   X(stream_context, cuStreamGetCtx, nullptr, (void* stream, void** context))
 
 struct Functions : DriverFunctions {

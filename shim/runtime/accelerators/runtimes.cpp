@@ -81,15 +81,16 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
   constexpr Said kNobodys = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0, false};
   constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
   int attributes[] = {cuda::kAttributeMemoryType, cuda::kAttributeIsManaged, cuda::kAttributeContext,
-                      cuda::kAttributeOrdinal,    cuda::kAttributeBase,      cuda::kAttributeBytes};
+                      cuda::kAttributeOrdinal,    cuda::kAttributeBase,      cuda::kAttributeBytes,
+                      cuda::kAttributeSynchronous};
   constexpr unsigned kUnregistered = 0, kHost = cuda::kTypeHost, kDevice = cuda::kTypeDevice;
   unsigned type = 0;
-  int managed = 0, ordinal = -1;
+  int managed = 0, ordinal = -1, synchronous = 0;
   void* const not_said = &type;
   void *context = not_said, *base = nullptr;
   size_t bytes = 0;
-  void* values[] = {&type, &managed, &context, &ordinal, &base, &bytes};
-  int result = ask_driver(6, attributes, values, address);
+  void* values[] = {&type, &managed, &context, &ordinal, &base, &bytes, &synchronous};
+  int result = ask_driver(7, attributes, values, address);
   if (result == kInvalidValue) {  // a driver older than the range's attributes, or without a name for "nobody's"
     context = not_said;
     result = ask_driver(2, attributes, values, address);
@@ -102,8 +103,14 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
   if (managed == 0 && type == kHost && context == nullptr) return kUnclear;
   context = context == not_said ? nullptr : context;
   const Memory memory = managed != 0 ? Memory::kManaged : type == kHost ? Memory::kPinned : Memory::kDevice;
-  return {memory, Api::kCuda,        context, ordinal < 0 ? -1 : ordinal, reinterpret_cast<uintptr_t>(base),
-          bytes,  context == nullptr};
+  return {memory,
+          Api::kCuda,
+          context,
+          ordinal < 0 ? -1 : ordinal,
+          reinterpret_cast<uintptr_t>(base),
+          bytes,
+          context == nullptr,
+          synchronous != 0 && context != nullptr};
 }
 
 /// ROCr rather than HIP: every HIP function initialises the runtime, ROCr's say that it is not initialised.

@@ -68,6 +68,7 @@ struct Said {
   uintptr_t base;  ///< allocation, 0: not said
   size_t bytes;  ///< of it
   bool mapped;  ///< a buffer of the program's may go on in the next allocation: virtual memory management
+  bool settled = false;  ///< calls that the runtime names synchronous are over when they return, for this memory
 };
 
 /// `present`: of runtimes(), not 0. Asks a runtime only if the program has initialised it, and never initialises one.
