@@ -59,9 +59,9 @@ const char* last_error();
 
 // --- Streams and events ---------------------------------------------------------------------------------------------
 
-/// The streams that resil owns on each device, all non-blocking: they wait for the program's default stream only where settle() says so. MPI
-/// does not know the program's streams: a program completes its kernels before it hands their data to MPI, so none of
-/// its streams has to be waited for.
+/// The streams that resil owns on each device, all non-blocking: they wait for the program's default stream only where
+/// settle() says so. MPI does not know the program's streams: a program completes its kernels before it hands their
+/// data to MPI, so none of its streams has to be waited for.
 enum class StreamRole : uint8_t { kDown, kUp, kPeer, kKernel };
 
 /// An event of a device's; 0: none. Taken from a free list, made when that is empty.
