@@ -112,7 +112,8 @@ Copied finish(Stream& stream, bool wait_for_end) {
 bool synchronous(const Context& context, uintptr_t address) {
   constexpr unsigned kSyncMemops = 0x80;  // CU_CTX_SYNC_MEMOPS
   const Allocation* it = find(address);
-  return (context.flags & kSyncMemops) != 0 || (it != nullptr && it->synchronous);
+  return (context.flags & kSyncMemops) != 0 ||
+         (it != nullptr && (it->kind == Kind::kManaged || (it->synchronous && !it->pool)));
 }
 
 bool wait_plain(const Context& context) {

@@ -218,7 +218,9 @@ bool attribute(void* to, CUpointer_attribute which, CUdeviceptr address) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: put(to, base); return known;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: put(to, bytes); return known;
     case CU_POINTER_ATTRIBUTE_MAPPED: put<unsigned>(to, known); return known;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: put<unsigned>(to, known && it->synchronous); return known;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      put<unsigned>(to, known && (it->synchronous || kind == Kind::kManaged));
+      return known;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       put<unsigned>(to, kind == Kind::kDevice && !it->pool);
       return known;
@@ -249,7 +251,8 @@ API cuPointerGetAttributes(unsigned number, CUpointer_attribute* which, void** t
   return CUDA_SUCCESS;
 }
 
-/// Memory of contexts alone; what calls without a stream have begun before is waited for.
+/// What calls without a stream have begun before is waited for. Pools take the promise and do not keep it, mapped
+/// memory does not take it (580.159).
 API cuPointerSetAttribute(const void* value, CUpointer_attribute which, CUdeviceptr address) {
   Context* context;
   if (const CUresult error = current(context)) return error;
@@ -258,7 +261,7 @@ API cuPointerSetAttribute(const void* value, CUpointer_attribute which, CUdevice
     const Locked hold;
     auto* it = const_cast<Allocation*>(find(address));
     if (it == nullptr || it->kind == Kind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
-    if (it->pool || it->mapped != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    if (it->mapped != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
     it->synchronous = *static_cast<const unsigned*>(value) != 0;
     if (it->context != nullptr) context = it->context;
   }

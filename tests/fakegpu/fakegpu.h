@@ -12,8 +12,8 @@
  *  - One engine for each direction of a device: copies one way are serialised.
  *  - Copies down to pageable memory wait for their end, also those that are called asynchronous. Copies up from it are
  * over, with CUDA, when the data has been taken; so are fills, and copies inside a device, when they are ordered,
- * unless CU_POINTER_ATTRIBUTE_SYNC_MEMOPS or CU_CTX_SYNC_MEMOPS says otherwise, or the memory belongs to no context and
- * refuses the first. As seen with 580.159 on an H100.
+ * unless CU_POINTER_ATTRIBUTE_SYNC_MEMOPS or CU_CTX_SYNC_MEMOPS says otherwise, which memory of pools takes and does
+ * not keep, and mapped memory refuses. As seen with 580.159 on an H100.
  *  - Handles of a destroyed context, and of events in it, end the process: with the real driver they may.
  *  - Events, streams, contexts (current one per thread), pinned and registered memory, managed memory, pools, pointer
  *    attributes, peers, several devices. Errors as the real drivers give them. NULL stream semantics.

@@ -301,11 +301,11 @@ TEST_CASE("calls without a stream return before their work is done") {
           NEED(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory) == CUDA_SUCCESS && is == 1);
           NEED(cuMemcpyHtoD_v2(memory, host.data(), kBytes) == CUDA_SUCCESS && seen[kBytes - 1] == 4);
           NEED(cuMemsetD8_v2(memory, 5, kBytes) == CUDA_SUCCESS && seen[kBytes - 1] == 5);
-          // Memory of pools takes no such promise; the context does.
+          // Memory of pools takes the promise and does not keep it; the context does.
           CUdeviceptr pool = 0;
           unsigned flags = 0;
           NEED(cuMemAllocAsync(&pool, kBytes, nullptr) == CUDA_SUCCESS);
-          NEED(cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pool) == CUDA_ERROR_NOT_SUPPORTED);
+          NEED(cuPointerSetAttribute(&yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pool) == CUDA_SUCCESS);
           seen = static_cast<const char*>(fakegpu_host_view(reinterpret_cast<void*>(pool)));
           NEED(cuMemsetD8_v2(pool, 6, kBytes) == CUDA_SUCCESS && seen[0] == 0);
           NEED(cuCtxGetFlags(&flags) == CUDA_SUCCESS && cuCtxSetFlags(flags | 0x80) == CUDA_SUCCESS);
