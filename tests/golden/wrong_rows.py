@@ -116,7 +116,7 @@ class Test:
         subprocess.run([*COMPILER, "-I" + self.folder, "-I" + ROOT, *arguments], check=True)
 
     def finds(self, lines, changed):
-        """Names of functions that it complains of."""
+        """Its exit status, and names of functions that it complains of."""
         table = os.path.join(self.folder, "mpi.txt")
         with open(table, "w", encoding="utf-8") as file:
             file.write("\n".join(" ".join(changed[number]) if number in changed else line for number, line in enumerate(lines)))
@@ -127,7 +127,11 @@ class Test:
         if done.returncode:
             raise RuntimeError(f"the test does not compile:\n{done.stderr[:2000]}")
         said = subprocess.run([program], check=False, capture_output=True, text=True, errors="replace")
-        return said.returncode, {name.removesuffix("_c") for name in re.findall(r"^  (MPIX?_\w+)$", said.stdout, re.M)}
+        return said.returncode, set(re.findall(r"^  (MPIX?_\w+)$", said.stdout, re.M))
+
+
+def is_named(row, found):
+    return row[0] in found or row[0] + "_c" in found
 
 
 def main():
@@ -149,15 +153,15 @@ def main():
             tally[1] += len(changed) - len(kept)
             found = test.finds(lines, kept)[1] if kept else set()
             for number, row in kept.items():
-                every.append((name, number, row, row[0] in found))
-                tally[2] += row[0] in found
-                if row[0] not in found:
+                every.append((name, number, row, is_named(row, found)))
+                tally[2] += is_named(row, found)
+                if not is_named(row, found):
                     missed.append(f"{row[0]}: {name}")
-            print(f"{name}: {len(changed)} rows, {len(changed) - len(kept)} refused, {sum(row[0] in found for row in kept.values())} found", flush=True)
+            print(f"{name}: {len(changed)} rows, {len(changed) - len(kept)} refused, {sum(is_named(row, found) for row in kept.values())} found", flush=True)
         for name, number, row, found in random.Random(1).sample(every, min(options.single, len(every))):
             status, named = test.finds(lines, {number: row})
-            if (row[0] in named) != found or (status != 0) != found:
-                missed.append(f"{row[0]}: {name}: alone it is {'found' if row[0] in named else 'not found'}")
+            if is_named(row, named) != found or (status != 0) != found:
+                missed.append(f"{row[0]}: {name}: alone it is {'found' if is_named(row, named) else 'not found'}")
     table = ["| word of the row | wrong rows | refused by gen.py | found by `calls` | not found |", "|---|---:|---:|---:|---:|"]
     table += [f"| {name} | {made:,} | {by_gen:,} | {by_test:,} | {made - by_gen - by_test:,} |" for name, (made, by_gen, by_test) in count.items()]
     print(*table, *missed, sep="\n")
