@@ -21,6 +21,7 @@ using namespace resil::staging;
 
 namespace {
 unsigned mismatches;
+int copies_again;  ///< how often the answer to a mismatch is: once more
 const TypeMap* current_type;
 }  // namespace
 
@@ -31,7 +32,10 @@ const char* kernel_compiler(Api) { return "test"; }
 
 namespace resil::staging {
 constinit Mode mode = {Setting::kOn, false, 64 << 20};
-bool check_mismatch(Packet*) { return ++mismatches, false; }
+bool check_mismatch(Packet*) {
+  ++mismatches;
+  return copies_again-- > 0;
+}
 void count_pageable(uint64_t) {}
 }  // namespace resil::staging
 
@@ -106,6 +110,7 @@ void begin() {
   fakegpu_begin();
   checking = true;
   mismatches = 0;
+  copies_again = 0;
 }
 
 }  // namespace
@@ -235,6 +240,44 @@ TEST_CASE("packets that go before their digest is there") {
   CHECK(mismatches == 0);
 }
 
+TEST_CASE("after a first mismatch the digest comes before the copy") {
+  begin();
+  const Type bytes(1), vector(16, 4, 32, 128);
+  Buffer buffer(100000, 9);
+  Packet first = open(buffer, 1000, bytes);
+  packet_down(&first);
+  CHECK(!first.check.before);
+  digest_first(&first);
+  REQUIRE(packet_wait(&first) == PacketState::kReady);
+  packet_close(&first);
+  for (const Type* type : {&bytes, &vector}) {
+    Packet packet = open(buffer, 500, *type);
+    const uint64_t launches = calls_of("launch");
+    packet_down(&packet);
+    CHECK(packet.check.before);
+    CHECK_CALLS(calls_of("launch") == launches + 1);  // it does not wait for others
+    REQUIRE(packet_wait(&packet) == PacketState::kReady);
+    CHECK(packet.check.state == CheckState::kCompared);
+    CHECK(packet.check.device == type_digest(type->map, buffer.data.data(), 500, packet.bytes));
+    packet_up(&packet, packet.bytes);
+    CHECK(!packet.check.before);
+    REQUIRE(packet_wait(&packet) == PacketState::kReady);
+    packet_close(&packet);
+  }
+  // One that goes before its digest is there.
+  Packet gone = open(buffer, 1000, bytes);
+  packet_down(&gone);
+  packet_close(&gone);
+  const Block blocks[] = {{50000, 5000, &bytes.map}, {8, 20, &vector.map}};
+  REQUIRE(packet_open_blocks(&gone, nobody(), buffer.device, blocks, 2) == Refusal::kNone);
+  packet_down_blocks(&gone, 1, 2);
+  CHECK(gone.check.before);
+  REQUIRE(packet_wait(&gone) == PacketState::kReady);
+  CHECK(gone.check.device == type_digest(vector.map, &buffer.data[8], 20, 20 * 64));
+  packet_close(&gone);
+  CHECK(mismatches == 0);
+}
+
 TEST_CASE("no memory on the device for digests, and some later", "[.memory]") {
   begin();
   const Type bytes(1);
@@ -275,4 +318,16 @@ TEST_CASE("a damaged copy differs", "[.damage]") {
   }
   CHECK(mismatches >= 1);
   CHECK(mismatches == FAKE(fakegpu_faults)() - before);
+  // Copied once more, it is right: no two copies after each other are damaged.
+  for (int i = 0; i < 21; ++i) {
+    const Buffer& from = i % 2 != 0 ? buffer : other;
+    Packet packet = open(from, 1 << 16, bytes);
+    device_write(from.device, from.data);  // what was copied up above may be damaged
+    copies_again = 1;
+    packet_down(&packet);
+    REQUIRE(packet_wait(&packet) == PacketState::kReady);
+    CHECK(packet.check.state == CheckState::kCompared);
+    CHECK(memcmp(packet.host, from.data.data(), 1 << 16) == 0);
+    packet_close(&packet);
+  }
 }
