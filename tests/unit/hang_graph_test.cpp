@@ -451,6 +451,47 @@ TEST_CASE("near misses of sends that wait") {
   }
 }
 
+TEST_CASE("a near miss that closes a circle of other waits") {
+  World world(
+      4);  // 0 has sent tag 9 to 1, which waits for tag 8; 1 is missed by 2, and 2 by 0, in sums made of messages
+  world.comm(kOther, {0, 1, 2, 3});
+  world.block(0, kRecvCall, {receive(2, 60, 1, kOther)});
+  world.block(1, kRecvCall, {receive(0, 8)});
+  world.block(2, kProbeCall, {probe(1, 1, 1)});
+  world.block(3, kRecvCall, {receive(2, 60, 1, kOther)});
+  auto all_three = [&] {
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kDeadlock);
+    CHECK(culprits(*verdict) == Ranks{0, 1, 2});
+  };
+  SECTION("no other message") { all_three(); }
+  world.sent(0, 1, 9);
+  SECTION("the wrong tag") {
+    world.sent(0, 1, 1);  // and that of its next step
+    const auto verdict = world.judge();
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kUnmatchedMessage);
+    CHECK(culprits(*verdict) == Ranks{0, 1});
+    CHECK(victims(*verdict) == Ranks{2, 3});
+    says(*verdict, "Near miss: ");
+  }
+  SECTION("another has one, too") {
+    world.sent(1, 2, 5);
+    all_three();
+  }
+  SECTION("another waits for the like") {
+    world.ranks[2].parts[0].tag = 8;
+    all_three();
+  }
+  SECTION("such messages have come before") {
+    world.ranks[1].parts[0].needed = 2;
+    world.sent(0, 1, 8);
+    world.count(kWorld, 1, 0, 8).taken = 1;
+    all_three();
+  }
+}
+
 TEST_CASE("signatures are equal for equal findings only") {
   World world = two_receives();
   const uint64_t first = world.judge()->signature;

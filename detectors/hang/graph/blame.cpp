@@ -172,6 +172,24 @@ bool Explainer::blame() {
   return true;
 }
 
+/// Is the near miss what closes a circle whose other members wait for something else, as in sums that a library makes
+/// of messages? The receive is of the first message of its kind, from a rank of the circle that has sent this rank
+/// others which nobody has taken; no member waits for the like, or has a near miss of its own.
+bool Explainer::alone_in_cycle() {
+  const Part& missed = part_of(g_, near_.receive);
+  if (missed.needed != 1 || core_.member[near_.sender] == 0) return false;
+  bool alone = true;
+  for (uint32_t rank = 0; rank < g_.ranks() && alone; ++rank) {
+    if (core_.member[rank] == 0 || rank == near_.receive.rank) continue;
+    each_reason(g_, core_, rank, [&](uint32_t thread, uint32_t part) {
+      const Part& p = g_.view(rank).parts[part];
+      if (p.comm == missed.comm && p.tag == missed.tag) alone = false;
+      else if (alone && p.kind <= PartKind::kProbe) alone = near_miss({rank, thread, part}).kind == NearMiss::kNothing;
+    });
+  }
+  return alone;
+}
+
 /// Looks for what may have been meant by each receive of the core (the first few), and takes the first that is found.
 void Explainer::near_misses() {
   constexpr uint32_t kReceives = 8;
@@ -191,9 +209,9 @@ void Explainer::near_misses() {
   if (core_.kind == CoreKind::kGone || (near_.kind != NearMiss::kOtherTag && near_.kind != NearMiss::kOtherComm))
     return;
   const bool large_cycle = core_.kind == CoreKind::kCycle && !in_wave_ && core_.count > 2;
-  if (large_cycle && !near_.send.valid()) return;  // messages that lie about are usual: a hint
+  if (large_cycle && !near_.send.valid() && !alone_in_cycle()) return;  // messages that lie about are usual: a hint
   v_.type = HangClass::kUnmatchedMessage;
-  if (large_cycle) return;  // all of them did the same
+  if (large_cycle && near_.send.valid()) return;  // all of them did the same
   for (uint32_t rank = 0; rank < g_.ranks(); ++rank)
     culprit_[rank] = rank == near_.sender || rank == near_.receive.rank ? 1 : 0;
 }

@@ -29,6 +29,7 @@ class Explainer {
   bool blame_odd_communicator();
   bool blame_differing();
   void near_misses();
+  bool alone_in_cycle();
   NearMiss near_miss(const Wait& receive);
   void explain_calls();
   void explain_wave(const Wave& wave);
