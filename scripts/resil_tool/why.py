@@ -27,6 +27,7 @@ LABEL = 11
 OFFSET = 32       # of ControlBlock::why in section "hang" (detectors/hang/slots/layout.h)
 GATHER = 3.0      # seconds: for the stacks of all nodes, after the answer
 WAIT = 8.0        # seconds: rounds over all nodes, one of which may not answer
+SOONER = 2.0      # seconds until this node's ranks are shown, where the answer of all takes longer: rank 0's node is being replaced
 POLL = 0.03
 MOST_STACKS = 64  # processes of this node
 MOST_LINES = 10
@@ -74,7 +75,7 @@ def run(options) -> int:
         raise Usage(_nobody(job, directory.ranks if directory else {}))
     begun = time.monotonic()
     first = status.take(job)
-    answers = ask(rings, options.wait)
+    answers = ask(rings, options.wait, None if options.json else lambda: _show_meanwhile(job, rings, first, options.wait - SOONER))
     waited = time.monotonic() - begun
     if waited < 0.5:
         time.sleep(0.5 - waited)
@@ -93,10 +94,25 @@ def run(options) -> int:
     return 3 if told["verdict"] == "not known" else 0 if told["verdict"] == "moving" else 1
 
 
+def _show_meanwhile(job, rings: list, first: dict, more: float) -> None:
+    """This node's ranks, for who waits longer than usual, and up to `more` seconds longer."""
+    second = status.take(job)
+    both = {key: (first[key], second[key]) for key in second if key in first}
+    if not both:
+        return  # it has ended, which is said when the time is over
+    told = judge(job, rings, {}, both)
+    _name_all(told, both, job)
+    told.update(verdict="not known yet", message="after %s: rank 0's node answers for all, and may be stopped or out of reach. After 5 s of "
+                "silence another node answers; up to %s more. What follows is this node's ranks only."
+                % (seconds_text(SOONER), seconds_text(more)))
+    print("\n".join(render(told)[:-1]) + "\n", flush=True)  # without what to do next: to wait
+
+
 # -- the question -----------------------------------------------------------------------------------------------------
 
-def ask(rings: list, seconds: float) -> dict[int, dict]:
-    """{world: the root's answer}; a world that gave none in time is left out."""
+def ask(rings: list, seconds: float, meanwhile=None) -> dict[int, dict]:
+    """{world: the root's answer}; a world that gave none in time is left out. `meanwhile` is called once, where no world has answered
+    SOONER seconds after the question."""
     worlds: dict[int, list] = {}
     for ring in rings:
         worlds.setdefault(ring.world, []).append(ring)
@@ -105,7 +121,8 @@ def ask(rings: list, seconds: float) -> dict[int, dict]:
     ticket = time.time_ns()
     asked = {world for world, members in worlds.items() if sum(_write(ring, ticket) for ring in members)}
     answers: dict[int, dict] = {}
-    deadline = time.monotonic() + seconds
+    begun = time.monotonic()
+    deadline = begun + seconds
     with Progress("waiting for the nodes' answer") as progress:
         while True:
             for world in (asked & set(places)) - set(answers):
@@ -116,6 +133,10 @@ def ask(rings: list, seconds: float) -> dict[int, dict]:
                             answers[world] = dict(found, source=name)
             if len(answers) == len(asked & set(places)) or time.monotonic() >= deadline:
                 return answers
+            if meanwhile is not None and not answers and time.monotonic() >= begun + SOONER:
+                progress.clear()
+                meanwhile()
+                meanwhile = None
             progress.at(0)
             time.sleep(POLL)
 
@@ -298,7 +319,8 @@ def _name_all(told: dict, both: dict, job) -> None:
 def headline(told: dict) -> str:
     if told["verdict"] == "moving":
         return "MOVING"
-    return "NO ANSWER" if told["verdict"] == "not known" else "%s %s" % (told["confidence"].upper(), told["verdict"])
+    silent = {"not known": "NO ANSWER", "not known yet": "NO ANSWER YET"}
+    return silent[told["verdict"]] if told["verdict"] in silent else "%s %s" % (told["confidence"].upper(), told["verdict"])
 
 
 def render(told: dict) -> list[str]:

@@ -8,6 +8,7 @@ import tempfile
 import time
 import types
 import unittest
+import unittest.mock
 
 import support
 from resil_tool import blocked, gathered, process, remote_stacks, waits, why
@@ -69,6 +70,21 @@ class Errors(Case):
         for rank in ranks:
             self.assertTrue(rank.lives())
             self.assertEqual(rank.signals(), 0)
+
+    def test_this_nodes_ranks_are_shown_where_the_answer_takes_long(self):
+        FakeRank(self, 0, 2)
+        asked = unittest.mock.patch.object(why, "_write", lambda ring, ticket: True)
+        asked.start()
+        self.addCleanup(asked.stop)
+        status, out = ask(wait=why.SOONER + 0.5)
+        self.assertEqual(status, 3, out)
+        sooner, later = out.split("\n\n")
+        self.assertTrue(sooner.startswith("NO ANSWER YET: after 2 s"), out)
+        self.assertIn("up to 0.5 s more", " ".join(sooner.split()))
+        self.assertIn("MPI_Recv", sooner)
+        self.assertNotIn("\nnext", sooner)
+        self.assertTrue(later.startswith("NO ANSWER: "), out)
+        self.assertEqual(json.loads(ask(wait=why.SOONER + 0.5, json=True)[1])["verdict"], "not known")
 
     def test_an_answer_that_is_cut_off_counts_for_nothing(self):
         path = os.path.join(self.directory, "why-0.json")
