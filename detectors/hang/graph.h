@@ -33,7 +33,8 @@ enum class Judgement : uint8_t {
   kNothing = 0,
   kProved,  ///< strict waits only
   kInferred,  ///< with waits that MPI permits but does not demand
-  kInsideMpi,  ///< all that the calls wait for has happened, and they do not return; or may have, for another receive
+  kInsideMpi,  ///< all that the calls wait for has happened, and they do not return; or a deadlock, if what was sent
+               ///< has come or was taken by another receive
 };
 
 /// `may_buffer`: also lets waits count that MPI permits but does not demand; the caller grants that after long

@@ -302,6 +302,8 @@ def _stacks(s: dict, most: int) -> list[str]:
     path = os.path.join(s["directory"], (stacks["of"] if re.match(r"(hang|why)-\d+\.json$", stacks["of"]) else stacks["file"])[:-5] + ".txt")
     lines = row("stacks", "%s of %s%s: less %s" % (plural(stacks["threads"], "thread"), plural(stacks["ranks"], "rank"), "; of the accused" if stacks["accused_only"]
                                                   else "", shlex.quote(path)), 2)
+    if stacks["unread"]:
+        lines += row("", "%s not read: waiting for a CPU meanwhile, or the kernel refused" % plural(stacks["unread"], "thread"), 1)
     for line in stacks["tree"][:max(0, min(12, most - len(lines)))]:
         lines.append(" " * LABEL + clip(line, WIDTH - LABEL))
     for line in stacks["abnormal"][:max(0, min(2, most - len(lines)))]:

@@ -90,19 +90,21 @@ def rank_objects(directory: Directory) -> list[dict]:
 
 def _stacks(directory, ranks, summary: dict) -> dict | None:
     """What the helper threads gathered with the first hang: the accused ranks' stacks as a tree, of all ranks where nobody is accused, and
-    threads that never moved. None: nothing was gathered."""
+    threads that never moved. None: nothing was gathered. Threads that MPI has started say nothing, unless a call does not come back from MPI."""
     names = gathered.files(directory.path)
     told = gathered.read(os.path.join(directory.path, names[0])) if names else None
     if not told:
         return None
     hang = next((one for one in summary["findings"] if one.get("hang")), {})
     known, started = findings.objects(directory, ranks), summary["start_time"] or 0.0
-    stacks = gathered.stacks(told, 0, known, started)
+    libraries = set() if hang.get("kind") == "hang: inside_mpi" else gathered.of_libraries(told)
+    stacks = {key: {number: frames for number, frames in threads.items() if number not in libraries}
+              for key, threads in gathered.stacks(told, 0, known, started).items()}
     own = {key: {number: frames for number, frames in threads.items() if any(frame["source"] for frame in frames)} for key, threads in stacks.items()}
     accused = {key: threads for key, threads in own.items() if threads and key[1] in hang.get("culprit_ranks", [])}
-    tree = remote_stacks.tree(accused or {key: threads for key, threads in own.items() if threads} or stacks)
+    tree = remote_stacks.tree(accused or {key: threads for key, threads in own.items() if threads} or {key: threads for key, threads in stacks.items() if threads})
     return {"file": names[0], "of": text(told.get("of"), 64), "threads": integer(told.get("threads")), "ranks": integer(told.get("ranks")),
-            "accused_only": bool(accused), "tree": remote_stacks.lines(tree) if tree else [], "abnormal": gathered.abnormal(told, known, started)}
+            "unread": integer(told.get("unread")), "accused_only": bool(accused), "tree": remote_stacks.lines(tree) if tree else [], "abnormal": gathered.abnormal(told, known, started)}
 
 
 def _ending(told: dict) -> dict:

@@ -185,7 +185,7 @@ def lines(one: dict) -> list[str]:
         out.append("  %s %s for %s%s: %s" % (_name(node).ljust(wide), "waits" if node["count"] == 1 else "wait", _name(other), marks, label))
     at_rest = {edge[0] for edge in one["edges"]}
     for number, node in enumerate(one["nodes"]):
-        if number not in at_rest:
+        if number not in at_rest and (node["call"] or node["state"] != "unknown"):
             out.append("  %s %s for nobody that is known: %s" % (_name(node).ljust(wide), "waits" if node["count"] == 1 else "wait",
                                                                 node["call"] or node["state"]))
     return out

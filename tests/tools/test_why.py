@@ -14,6 +14,7 @@ import support
 from resil_tool import blocked, gathered, process, remote_stacks, waits, why
 from resil_tool.job import Usage
 from support import Case, FakeRank, captured
+from test_ending import HANG
 
 EU = """PID 7 - process
 TID 7:
@@ -109,6 +110,22 @@ class Errors(Case):
             self.assertEqual((status, error), (0, ""))
             self.assertEqual("1 thread of 1 rank" in out, shown, (text, out))
 
+
+
+    def test_threads_of_the_mpi_library_are_left_out_of_a_report(self):
+        self.report(rank=0, size=1)
+        told = {"schema_version": 1, "of": "hang-0.json", "ranks": 1, "threads": 2, "unread": 1, "stacks": [
+            {"ranks": "0", "threads": 1, "frames": ["app+0x10"]}, {"ranks": "0", "threads": 1, "library": True, "frames": ["libpmix.so.2+0x20"]}]}
+        for name, shown in (("deadlock", False), ("inside_mpi", True)):
+            self.write("hang-0.json", dict(HANG, **{"class": name}))
+            self.write("stacks-0.json", told)
+            out = self.tool("report", self.directory)[1]
+            self.assertEqual(("app+0x10" in out, "libpmix" in out), (True, shown), out)
+            self.assertIn("1 thread not read", out)
+        del told["stacks"][0]
+        self.write("hang-0.json", HANG)
+        self.write("stacks-0.json", told)
+        self.assertNotIn("libpmix", self.tool("report", self.directory)[1])
 
 
 class Stacks(unittest.TestCase):

@@ -322,6 +322,33 @@ TEST_CASE("sendrecv, probe, persistent, self") {
     world.block(1, kSendrecvCall, {send(0, 1), receive(0, 1)});
     CHECK(!world.judge());
   }
+  SECTION("matching halves, but for one small send") {
+    // 0 -> 1 -> 2 -> 0; rank 1 sends tag 2, and rank 2 awaits tag 1. Rank 0 is one round ahead.
+    World three(3);
+    three.sent(2, 0, 1);
+    three.count(kWorld, 0, 2, 1) = {0, 1, 0, 0};
+    three.sent(0, 1, 1);
+    three.block(0, kSendrecvCall, {send(1, 1, 2, kMayBuffer), receive(2, 1, 2)});
+    three.block(1, kSendrecvCall, {send(2, 2, 1, kMayBuffer), receive(0, 1, 1)});
+    three.block(2, kSendrecvCall, {send(0, 1, 2, kMayBuffer), receive(1, 1, 1)});
+    CHECK(!three.judge());
+    const auto verdict = three.judge(true);
+    REQUIRE(verdict);
+    CHECK(verdict->confidence == resil::Confidence::kVerified);
+    CHECK(verdict->type == HangClass::kUnmatchedMessage);
+    CHECK(culprits(*verdict) == Ranks{1, 2});
+    says(*verdict, "Near miss: ");
+    says(*verdict, "compare the tags");
+    says(*verdict, "a send that MPI permits to return early");
+
+    three.ranks[0].parts[1].kind = PartKind::kOther;  // in a file, say: what rank 1 is to get may wait for it
+    CHECK(!three.judge(true));
+    three.ranks[0].parts[1].kind = PartKind::kReceive;
+    three.ranks[0].activity = RankActivity::kComputing;
+    CHECK(!three.judge(true));
+    three.ranks[0].activity = RankActivity::kPolling;
+    CHECK(!three.judge(true));
+  }
   SECTION("probe") {
     world.block(0, kProbeCall, {probe(1, 4, 3)});
     world.block(1, kProbeCall, {probe(ring::kAnySource, 4, 0)});

@@ -232,7 +232,10 @@ void Explainer::explain_calls() {
 
 void Explainer::advise() {
   const Part* message = core_.message.valid() ? &part_of(g_, core_.message) : nullptr;
-  if (g_.may_buffer()) v_.add(g_.wild_first() ? Message::kInferredOrder : Message::kInferred);
+  if (g_.may_buffer())
+    v_.add(g_.wild_first()                         ? Message::kInferredOrder
+           : g_.assumed() == Assumed::kDoneArrived ? Message::kInferredArrived
+                                                   : Message::kInferred);
   else if (message != nullptr && (message->flags & kPermitted) != 0)
     v_.add(Message::kBlocksEarly).call = thread_of(g_, core_.message).call;
   auto about_message = [&] {

@@ -51,19 +51,27 @@ class Asked {
 };
 
 /// Calls `with(rank, part, first)` for each message that a deadlocked rank waits for, if all that is not known were bad
-/// news. `first`: of several that a call waits for together, the first one; else each. One that never comes is enough.
+/// news. `first`: of several that a call waits for together, the first one that MPI demands; else each. One that never
+/// comes is enough.
 template <class With>
 void each_message(const Graph& graph, With with) {
   for (uint32_t rank = 0; rank < graph.ranks(); ++rank) {
     const View& view = graph.view(rank);
     for (uint32_t t = 0; graph.deadlocked(rank) && t < view.thread_count; ++t) {
       const ThreadWait& wait = view.threads[t];
-      bool first = true;
-      for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
-        if ((view.parts[i].kind <= PartKind::kSend || view.parts[i].kind == PartKind::kToken) &&
-            graph.fact(rank, i) == Fact::kHolds && graph.stuck(graph.target(rank, i))) {
-          with(rank, i, first);
-          first = wait.kind == WaitKind::kAny;
+      auto awaited = [&](uint32_t i) {
+        return (view.parts[i].kind <= PartKind::kSend || view.parts[i].kind == PartKind::kToken) &&
+               graph.fact(rank, i) == Fact::kHolds && graph.stuck(graph.target(rank, i));
+      };
+      const uint32_t end = wait.first_part + wait.part_count;
+      bool demanded = false, first = true;
+      for (uint32_t i = wait.first_part; i < end; ++i)
+        demanded |= awaited(i) && (view.parts[i].flags & kMayBuffer) == 0;
+      for (uint32_t i = wait.first_part; i < end; ++i)
+        if (awaited(i)) {
+          const bool aside = demanded && wait.kind == WaitKind::kAll && (view.parts[i].flags & kMayBuffer) != 0;
+          with(rank, i, first && !aside);
+          first &= aside || wait.kind == WaitKind::kAny;
         }
     }
   }
@@ -129,9 +137,14 @@ Judgement graph_judge(const GraphInput& input, const Question* questions, uint32
   if (!graph.solve(questions, question_count, answers, answer_count)) return Judgement::kNothing;
   if (find_deadlock(graph, verdict)) return Judgement::kInferred;
   if (find_inside_mpi(graph, verdict)) return Judgement::kInsideMpi;
+  // A Sendrecv that has got its message waits in its send, though MPI could have copied that; or its message has not
+  // come although its sender is inside MPI, too. The longer it lasts, the less anything speaks for the latter.
+  Graph arrived(input, true, false, Assumed::kDoneArrived);
+  if (arrived.solve(questions, question_count, answers, answer_count) && find_deadlock(arrived, verdict))
+    return Judgement::kInsideMpi;
   // Which of two receives took a message is told when both are complete, or never. That the wrong one did is as likely
   // now as that the message is still on its way.
-  Graph ordered(input, true, false, true);
+  Graph ordered(input, true, false, Assumed::kWildFirst);
   return ordered.solve(questions, question_count, answers, answer_count) && find_deadlock(ordered, verdict)
              ? Judgement::kInsideMpi
              : Judgement::kNothing;

@@ -62,9 +62,24 @@ bool Graph::may_return(const Part& part) const {
   return (part.flags & kMayBuffer) != 0 || (c != nullptr && c->remote_size >= 0 && (part.flags & kRootOnly) == 0);
 }
 
+/// Whether the sender of that message does in MPI whatever its data needs to arrive: it waits for messages or
+/// collectives, or has nothing left to do. One that computes may let its data wait, and so may one that reads a file.
+bool Graph::delivers(const Part& part) const {
+  if (part.kind != PartKind::kReceive || part.peer < 0 || static_cast<uint32_t>(part.peer) >= ranks()) return false;
+  const View& sender = view(static_cast<uint32_t>(part.peer));
+  if (sender.status == RankStatus::kFinalizing || sender.status == RankStatus::kFinished) return true;
+  if (sender.status != RankStatus::kCandidate) return false;
+  const RankState& its = state(static_cast<uint32_t>(part.peer));
+  for (uint32_t i = 0; i < its.part_count; ++i)
+    if (const Part& other = sender.parts[i];
+        (other.flags & kTransfer) != 0 || (other.kind > PartKind::kSend && other.kind != PartKind::kCollective))
+      return false;
+  return its.part_count != 0 && its.activity == RankActivity::kBlocked;
+}
+
 /// After long patience, parts that MPI need not wait for count only where nothing else can explain the wait: not beside
-/// parts that it must wait for (even if these should be done: then MPI may be the reason); and of several, nobody knows
-/// which one it is, so that each of them must be in vain.
+/// parts that it must wait for (even if these should be done: then MPI may be the reason, unless that is assumed away);
+/// and of several, nobody knows which one it is, so that each of them must be in vain.
 void Graph::settle_may_buffer() {
   for (uint32_t thread = 0; thread < threads_; ++thread) {
     const View& v = views_[thread_rank_[thread]];
@@ -72,8 +87,14 @@ void Graph::settle_may_buffer() {
     any_[thread] = wait.kind == WaitKind::kAny;
     if (any_[thread] != 0 || !may_buffer_) continue;
     uint32_t permitted = 0, aside = 0;
+    bool sends = assumed_ == Assumed::kDoneArrived;  // and nothing else is permitted to return early
+    for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i)
+      sends &= v.parts[i].kind == PartKind::kSend || !may_return(v.parts[i]);
     auto is_aside = [&](uint32_t i) {
-      return (v.parts[i].flags & kOneSource) != 0 && facts_[v.first_part + i] != Fact::kHolds;
+      const Part& part = v.parts[i];
+      const Fact fact = facts_[v.first_part + i];
+      return ((part.flags & kOneSource) != 0 && fact != Fact::kHolds) ||
+             (sends && fact == Fact::kDone && !may_return(part) && delivers(part));
     };
     for (uint32_t i = wait.first_part; i < wait.first_part + wait.part_count; ++i) {
       permitted += may_return(v.parts[i]) ? 1 : 0;
@@ -81,10 +102,11 @@ void Graph::settle_may_buffer() {
     }
     any_[thread] = permitted == wait.part_count || (permitted != 0 && permitted + aside == wait.part_count);
     for (uint32_t i = wait.first_part; any_[thread] != 0 && aside != 0 && i < wait.first_part + wait.part_count; ++i)
-      if (is_aside(i) && facts_[v.first_part + i] != Fact::kDone) facts_[v.first_part + i] = Fact::kAside;
+      if (is_aside(i) && (sends || facts_[v.first_part + i] != Fact::kDone)) facts_[v.first_part + i] = Fact::kAside;
+    // For questions small sends stay: what is known of them counts once the receives beside them are known to be done.
     for (uint32_t i = wait.first_part; any_[thread] == 0 && permitted != 0 && i < wait.first_part + wait.part_count;
          ++i)
-      if (may_return(v.parts[i])) {
+      if (may_return(v.parts[i]) && !(hopeful_ && v.parts[i].kind == PartKind::kSend)) {
         facts_[v.first_part + i] = Fact::kOpen;
         targets_[v.first_part + i] = kNone;
       }

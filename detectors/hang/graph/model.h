@@ -79,12 +79,18 @@ struct Held {
 };
 constexpr uint32_t kMostHolders = 65536;  ///< of locks that several hold, over all that wait for them
 
+/// What is taken for granted beyond what the counters say, after long patience.
+enum class Assumed : uint8_t {
+  kNothing,
+  kDoneArrived,  ///< a message that was sent by a rank at rest has come: it is not what the call waits for
+  kWildFirst,  ///< receives from any source have taken whatever they can, before those that name theirs
+};
+
 class Graph {
  public:
-  /// `may_buffer` also counts waits that MPI does not demand; `hopeful`: what was not answered holds (for questions);
-  /// `wild_first`: receives from any source have taken whatever they can, before those that name theirs.
-  Graph(const GraphInput& input, bool may_buffer, bool hopeful, bool wild_first = false)
-      : input_(input), may_buffer_(may_buffer), hopeful_(hopeful), wild_first_(wild_first) {}
+  /// `may_buffer` also counts waits that MPI does not demand; `hopeful`: what was not answered holds (for questions).
+  Graph(const GraphInput& input, bool may_buffer, bool hopeful, Assumed assumed = Assumed::kNothing)
+      : input_(input), may_buffer_(may_buffer), hopeful_(hopeful), assumed_(assumed) {}
 
   /// Builds and solves. False: no memory.
   bool solve(const Question* questions, uint32_t question_count, const Answer* answers, uint32_t answer_count);
@@ -94,7 +100,8 @@ class Graph {
   // What follows is read by those who make verdicts and questions of it.
   const GraphInput& input() const { return input_; }
   bool may_buffer() const { return may_buffer_; }
-  bool wild_first() const { return wild_first_; }
+  Assumed assumed() const { return assumed_; }
+  bool wild_first() const { return assumed_ == Assumed::kWildFirst; }
   uint32_t ranks() const { return input_.count; }
   const RankState& state(uint32_t rank) const { return *input_.states[rank]; }
   const View& view(uint32_t rank) const { return views_[rank]; }
@@ -163,6 +170,7 @@ class Graph {
   bool judge_parts();
   bool may_return(const Part& part) const;
   void settle_may_buffer();
+  bool delivers(const Part& part) const;
   bool make_links();
   bool link_lower();
   void link_holders();
@@ -172,7 +180,8 @@ class Graph {
   uint32_t new_link(uint32_t rank, uint32_t before);
 
   const GraphInput& input_;
-  const bool may_buffer_, hopeful_, wild_first_;
+  const bool may_buffer_, hopeful_;
+  const Assumed assumed_;
   Arena arena_;
   Tallies tallies_;
   View* views_ = nullptr;
