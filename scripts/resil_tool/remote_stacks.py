@@ -16,10 +16,11 @@ import time
 from . import process, symbols
 from .stacks import _from_main, _node
 from .symbols import written
-from .text import clean
+from .text import clean, seconds_text
 
 SECONDS = 20.0      # for all processes together
 EACH = 10.0         # for one of them
+TRIES = 3           # of one that lives and gave nothing
 MOST_FRAMES = 128
 _EU_FRAME = re.compile(r"#\d+ +0x[0-9a-f]+(?: (?P<name>.*?))? - (?P<object>/\S+|\S+)?$")
 _GDB_FRAME = re.compile(r"#\d+ +(?:0x[0-9a-f]+ in )?(?P<name>.+?) ?\((?:.*)\)(?: at (?P<line>\S+:\d+)| from (?P<object>\S+))?$")
@@ -56,26 +57,35 @@ def take(pids: list[int], seconds: float = SECONDS) -> tuple[dict[int, dict[int,
         if before and before[0] in "Tt":
             problems.append("process %d is stopped already: left alone" % pid)
             continue
-        text = _run(tool, pid, min(left, EACH))
-        _let_go(pid, before)
-        threads = parse(tool, text or "")
+        # Reading a process whose threads come and go meanwhile fails now and then.
+        for _ in range(TRIES):
+            output, complaint = _run(tool, pid, min(left, EACH))
+            _let_go(pid, before)
+            threads = parse(tool, output)
+            left = deadline - time.monotonic()
+            if threads or left <= 0 or "not permitted" in complaint or not process.alive(pid, before[2] if before else 0):
+                break
         if threads:
             found[pid] = {tid: frames for tid, frames in threads.items() if not thread_name(pid, tid).startswith(_OWN)}
         else:
-            problems.append("process %d cannot be read by %s (ptrace is not permitted, or it ended)" % (pid, tool))
+            problems.append("process %d cannot be read by %s: %s" % (pid, tool, complaint or "ptrace is not permitted, or it ended"))
     return found, problems
 
 
-def _run(tool: str, pid: int, seconds: float) -> str | None:
+def _run(tool: str, pid: int, seconds: float) -> tuple[str, str]:
+    """(What it printed, its last complaint)."""
     command = ["eu-stack", "-i", "-s", "-m", "-n", str(MOST_FRAMES), "-p", str(pid)] if tool == "eu-stack" else [
         "gdb", "-batch", "-nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled %s" % ("on" if os.environ.get("RESIL_TOOL_DEBUGINFOD") == "1" else "off"), "-p", str(pid), "-ex",
         "thread apply all backtrace %d" % MOST_FRAMES]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=seconds,
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds,
                               env=symbols.environment(), check=False)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired:
+        return "", "not read in %s" % seconds_text(seconds)
+    except (OSError, subprocess.SubprocessError) as error:
+        return "", clean(str(error), 200)
+    said = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    return done.stdout.decode("utf-8", "replace"), clean(said[-1].strip(), 200) if said else ""
 
 
 def _let_go(pid: int, before) -> None:

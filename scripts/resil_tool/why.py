@@ -102,8 +102,8 @@ def _show_meanwhile(job, rings: list, first: dict, more: float) -> None:
         return  # it has ended, which is said when the time is over
     told = judge(job, rings, {}, both)
     _name_all(told, both, job)
-    told.update(verdict="not known yet", message="after %s: rank 0's node answers for all, and may be stopped or out of reach. After 5 s of "
-                "silence another node answers; up to %s more. What follows is this node's ranks only."
+    told.update(verdict="not known yet", message="after %s: rank 0's node answers for all, and may be stopped or out of reach. Another "
+                "node takes its place, which takes up to %s more. What follows is this node's ranks only."
                 % (seconds_text(SOONER), seconds_text(more)))
     print("\n".join(render(told)[:-1]) + "\n", flush=True)  # without what to do next: to wait
 

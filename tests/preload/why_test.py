@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   }
   if (rank == 1 && strcmp(argv[1], "spin") == 0) solve(argv[2]);
   if (rank == 1 && strcmp(argv[1], "fifo") == 0) checkpoint(fifo);
-  if (strcmp(argv[1], "cycle") == 0) MPI_Recv(&sum, 1, MPI_INT, 1 - rank, 7, comm, MPI_STATUS_IGNORE); /* cycle */
+  if (rank < 2 && strcmp(argv[1], "cycle") == 0) MPI_Recv(&sum, 1, MPI_INT, 1 - rank, 7, comm, MPI_STATUS_IGNORE); /* cycle */
   if (rank == 0 && strcmp(argv[1], "lose") == 0) MPI_Send(&value, 1, MPI_INT, 1, 77, comm);
   if (rank == 1 && strcmp(argv[1], "lose") == 0) MPI_Recv(&sum, 1, MPI_INT, 0, 77, comm, MPI_STATUS_IGNORE);
   value = rank + 1;
@@ -280,6 +280,28 @@ def is_taken_over(mpi, place):
     job.job.end()
 
 
+def has_its_first_node_stopped(mpi, place):
+    """Nobody of the node whose thread answers for all runs any more: another node answers, does not accuse it at once, later it does; when it
+    goes on it is asked again."""
+    job = Job(mpi, place, "cycle", ranks=3, RESIL_NODE_RANKS="1")
+    _, found = job.until(lambda found: found["verdict"] == "deadlock", "--no-stacks")
+    os.kill(job.pids()[0], signal.SIGSTOP)
+    try:
+        _, found = job.until(lambda found: True, "--no-stacks", "--wait", "30")
+        with open(os.path.join(job.directory, found["source"]), encoding="utf-8") as file:
+            told = json.load(file)
+        assert found["unanswered"] == [0], found
+        assert not found["culprits"] or found["quiet"] > 3, found
+        assert (told["time_ns"] - told["ticket"]) * 1e-9 < 5, told  # the silence after which it is given up where nobody has asked
+        _, found = job.until(lambda found: found["kind"] == "node_silent", "--no-stacks")
+        assert found["culprits"] == [0] and found["detail"] == "unreachable", found
+    finally:
+        os.kill(job.pids()[0], signal.SIGCONT)
+    _, found = job.until(lambda found: found["verdict"] == "deadlock", "--no-stacks")
+    assert not found["unanswered"], found
+    job.job.end()
+
+
 def waits_for_a_file(mpi, place):
     job = Job(mpi, place, "fifo")
     done, found = job.until(lambda found: found["verdict"] != "moving", "--no-stacks")
@@ -329,7 +351,7 @@ def main(mpi):
     checks = [("a job that moves", moves), ("a rank that computes for ever", spins), ("a rank that waits for a file", waits_for_a_file),
               ("two ranks of Python", waits_in_python), ("a message that is lost", loses_a_message),
               ("two ranks that wait for each other", waits_for_each_other),
-              ("asked of a thread that has taken over", is_taken_over),
+              ("asked of a thread that has taken over", is_taken_over), ("its first node stopped", has_its_first_node_stopped),
               ("stacks of all nodes with a hang that is told", gathers_stacks), ("stacks switched off", gathers_none),
               ("suspected, looked at, and goes on", is_suspected_and_goes_on),
               ("the same on two nodes", lambda mpi, place: waits_for_each_other(mpi, place, RESIL_NODE_RANKS="1"))]

@@ -110,8 +110,6 @@ class Errors(Case):
             self.assertEqual((status, error), (0, ""))
             self.assertEqual("1 thread of 1 rank" in out, shown, (text, out))
 
-
-
     def test_threads_of_the_mpi_library_are_left_out_of_a_report(self):
         self.report(rank=0, size=1)
         told = {"schema_version": 1, "of": "hang-0.json", "ranks": 1, "threads": 2, "unread": 1, "stacks": [
@@ -128,7 +126,7 @@ class Errors(Case):
         self.assertNotIn("libpmix", self.tool("report", self.directory)[1])
 
 
-class Stacks(unittest.TestCase):
+class Stacks(Case):
     def words(self, frames):
         return [remote_stacks.words(frame) for frame in frames]
 
@@ -185,6 +183,32 @@ class Stacks(unittest.TestCase):
                         time.sleep(0.01)
             finally:
                 victim.kill()
+
+    def test_a_reading_that_fails_is_tried_again(self):
+        directory = self.directory
+
+        def reader(fails, complaint):
+            path = os.path.join(directory, "eu-stack")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("#!/bin/sh\necho once >> %s/tried\n[ $(wc -l < %s/tried) -gt %d ] || { echo '%s' >&2; exit 1; }\n"
+                           "printf 'TID %%d:\\n#0  0x1 relax - /app\\n' $PPID\n" % (directory, directory, fails, complaint))
+            os.chmod(path, 0o755)
+            with open(os.path.join(directory, "tried"), "w", encoding="utf-8"):
+                pass
+            found, problems = remote_stacks.take([os.getpid()])
+            with open(os.path.join(directory, "tried"), encoding="utf-8") as file:
+                return bool(found), problems, len(file.readlines())
+
+        before = os.environ["PATH"]
+        os.environ["PATH"] = directory + ":" + before
+        try:
+            self.assertEqual(reader(2, "no such thread"), (True, [], 3))
+            words = "process %d cannot be read by eu-stack: %s"
+            self.assertEqual(reader(9, "no such thread"), (False, [words % (os.getpid(), "no such thread")], 3))
+            refused = "cannot attach: Operation not permitted"
+            self.assertEqual(reader(9, refused), (False, [words % (os.getpid(), refused)], 1))
+        finally:
+            os.environ["PATH"] = before
 
     def test_a_stopped_process_is_left_alone(self):
         with subprocess.Popen(["sleep", "600"]) as victim:

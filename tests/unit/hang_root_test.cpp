@@ -11,7 +11,11 @@
 #include "check.h"
 #include "detectors/hang/root/publish.h"
 #include "detectors/hang/root/quiet_notice.h"
+#include "detectors/hang/root/report_files.h"
 #include "detectors/hang/root/root_verdict.h"
+#include "detectors/hang/root/stacks_file.h"
+#include "detectors/hang/root/why.h"
+#include "shim/base/clock.h"
 
 using namespace resil::hang;
 
@@ -116,11 +120,14 @@ void log_hang(const char* what, const Statement& statement, const Names& names) 
 
 void log_hang(const char* what, const char* text) { logged.push_back(std::string(what) + " " + text); }
 
+void write_hang_files(Root&, HangFile, uint32_t, const char*, char*, char*, size_t) {}
+void want_stacks(Root&, const char*) {}
 uint32_t watch_names(Watch&, const NameQuestion*, uint32_t, char*, uint32_t) { return 0; }
 
 }  // namespace resil::hang
 
 namespace resil {
+uint64_t world_comm_id(int) { return 1; }
 void log_line(const char* text) { logged.push_back(text); }
 }  // namespace resil
 
@@ -317,6 +324,49 @@ TEST_CASE("who is alone with more than half of the ranks silent accuses nobody")
   two.round(101, {1});
   two.round(140, {1});
   CHECK(two.silent(140));
+}
+
+TEST_CASE("asked, a node that has just missed an answer is listed, and accused only when it is silent for longer") {
+  Job job(4);
+  job.root->moved_at = 90;
+  job.round(101, {2});
+  CHECK(find_just_silent(*job.root, 101.5).total == 1);
+  why_verdict(*job.root, 101.5, &job.verdict);
+  CHECK(job.verdict.type == HangClass::kUnknown);
+  CHECK(job.verdict.culprit_count == 0);
+  CHECK(job.message().find("Rank 2 has given no answer for a second or two: its node may be stopped, or crowded. Ask "
+                           "again.") != std::string::npos);
+  why_verdict(*job.root, 102.1, &job.verdict);
+  CHECK(find_just_silent(*job.root, 102.1).total == 0);
+  CHECK(job.verdict.type == HangClass::kNodeSilent);
+  REQUIRE(job.verdict.culprit_count == 1);
+  CHECK(job.verdict.culprits[0] == 2);
+
+  job.round(103, {1, 2});  // of two the one that is silent for long
+  why_verdict(*job.root, 103.2, &job.verdict);
+  REQUIRE(job.verdict.culprit_count == 1);
+  CHECK(job.verdict.culprits[0] == 2);
+
+  job.root->moved_at = 102;  // a job that goes on
+  why_verdict(*job.root, 103.2, &job.verdict);
+  CHECK(job.verdict.type == HangClass::kMoving);
+}
+
+TEST_CASE("who leads instead of a silent node knows since when it is silent, and answers no old question") {
+  Job job(4);
+  job.root->moved_at = 90;
+  root_instead(*job.root, 0, 100);
+  job.round(101.2, {0});
+  job.round(101.7, {0});
+  why_verdict(*job.root, 101.7, &job.verdict);
+  CHECK(job.verdict.culprit_count == 0);
+  why_verdict(*job.root, 102.1, &job.verdict);
+  REQUIRE(job.verdict.culprit_count == 1);
+  CHECK(job.verdict.culprits[0] == 0);
+  const uint64_t now = resil::realtime_ns(), second = 1000000000;
+  CHECK(why_is_due(*job.root, now - second));
+  CHECK(!why_is_due(*job.root, now - 20 * second));
+  root_instead(*job.root, kNoNode, 0);  // it has gone
 }
 
 TEST_CASE("inside MPI, one that uses no processor time among others that do is named") {

@@ -184,7 +184,7 @@ TEST_CASE("a probe gets the challenge and nothing more: it is no way into the tr
     CHECK(from_above.closed());
   }
   uint32_t knocks = 1;
-  for (const auto& [from, purpose] : {std::pair{0, 0}, {1, 1}, {9, 1}, {4, 2}, {4, 255}}) {
+  for (const auto& [from, purpose] : {std::pair{0, 0}, {1, 1}, {9, 1}, {1, 2}, {9, 2}, {4, 3}, {4, 255}}) {
     RawClient client(target);
     client.hello(world.key(), static_cast<uint32_t>(from), 1, 1, static_cast<uint8_t>(purpose));
     ++knocks;

@@ -21,7 +21,7 @@ class Chaos {
     const uint32_t number = random_() % kNodes;
     OverlayNode& leader = world_.node(number);
     OverlayNode& standby = world_.standby(number);
-    switch (random_() % 8) {
+    switch (random_() % 9) {
       case 0:
         if (leader.overlay != nullptr && dead_ < kNodes / 2) {
           world_.kill(number);
@@ -36,6 +36,9 @@ class Chaos {
         break;
       case 4:
         if (standby.overlay != nullptr) standby.stopped = !standby.stopped;
+        break;
+      case 5:  // somebody asks
+        if (leader.overlay != nullptr && !leader.stopped) overlay_raise(leader.overlay, 1, "why", 3);
         break;
       default:
         for (auto* one : {&leader, &standby})

@@ -30,6 +30,7 @@ constexpr uint32_t kMostAnswer = 64u << 20;  // address space until it is used
 constexpr uint32_t kMostRequest = 1u << 20;
 constexpr double kRoundSeconds = 3;
 constexpr int kTurnMilliseconds = 200;
+constexpr double kGather = 0.3;  ///< a node that takes the root's place asks nobody before others had this long to come
 
 struct Monitor {
   Overlay* overlay;
@@ -39,6 +40,9 @@ struct Monitor {
   uint32_t compared;  ///< ControlBlock::asked when the last comparison for a rank that ends the job began; 0: told
   double compared_at;
   uint64_t passed_on;  ///< the latest question of `resil why` that the root has heard of
+  uint32_t passed_to;  ///< that root's node
+  bool leads;  ///< as root of several nodes, since:
+  double leads_since;
   char* answer;  ///< kMostAnswer bytes: this node's part of a round, with one node the whole
 };
 Monitor* monitor;
@@ -180,16 +184,33 @@ void raised(void*, uint32_t, uint16_t kind, const void*, uint32_t) {
 }
 
 /// A question to a rank of this node does not wait for the root's next look. Without a way to the root: again in the
-/// next turn.
+/// next turn. A root that takes another one's place may not have heard of it.
 void pass_on_question(bool root) {
   const uint64_t asked = watch_asked(monitor->watch);
-  if (asked <= monitor->passed_on) return;
+  const uint32_t to = monitor->overlay != nullptr ? overlay_state(monitor->overlay).root : monitor->watch.node;
+  const bool moved = to != monitor->passed_to && to != kNoNode && realtime_ns() < asked + kAskedBefore;
+  if (asked <= monitor->passed_on && !moved) return;
   if (root) root_asked(monitor->root, monotonic_seconds());
   else if (!overlay_raise(monitor->overlay, static_cast<uint16_t>(Raised::kWhy), nullptr, 0)) return;
   monitor->passed_on = asked;
+  monitor->passed_to = to;
 }
 
 bool is_root() { return monitor->overlay == nullptr || overlay_state(monitor->overlay).is_root; }
+
+/// Seconds that are left of the time in which others come to a node that has just taken the root's place.
+double gathers(bool root, double now) {
+  if (root && !monitor->leads) {
+    const OverlayState state = monitor->overlay != nullptr ? overlay_state(monitor->overlay)
+                                                           : OverlayState{kNoNode, 0, true, 1, 0, 0, kNoNode, 0};
+    const bool instead = monitor->overlay != nullptr && monitor->watch.node != 0;
+    monitor->leads_since = instead ? now : now - kGather;
+    if (instead) root_instead(monitor->root, state.lost, state.lost_heard);
+  }
+  monitor->leads = root;
+  const double left = monitor->leads_since + kGather - now;
+  return root && left > 0 ? left : 0;
+}
 
 }  // namespace
 
@@ -239,7 +260,9 @@ double monitor_step(double now) {
   const bool root = is_root();
   last_look(now, root);
   pass_on_question(root);
-  if (root) {
+  if (const double left = gathers(root, now); left > 0) {
+    rest = left < rest ? left : rest;
+  } else if (root) {
     Ask ask;
     const double until = root_step(monitor->root, now, &ask);
     put(ask);

@@ -107,6 +107,7 @@ void end_connection(Overlay& o, uint32_t slot, End why) {
     attempt_ended(o);
   } else if (slot == o.parent) {
     o.silent = why == End::kSilent ? was.node : kNoNode;
+    if (why == End::kSilent) o.lost = was.node, o.lost_heard = was.heard;
     parent_gone(o, was.node, why == End::kLeft);
   }
 }

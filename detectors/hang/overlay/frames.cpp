@@ -20,6 +20,8 @@ uint64_t longest(const Overlay& o, const Connection& c, FrameType type) {
     case FrameType::kAnswer: return child ? sizeof(AnswerFrame) + bitmap_bytes(o) + o.options.most_answer : 0;
     case FrameType::kRaise: return child ? sizeof(RaiseFrame) + o.options.most_request : 0;
     case FrameType::kNotice: return child ? sizeof(NoticeFrame) : 0;
+    case FrameType::kPing: return child ? sizeof(PingFrame) : 0;
+    case FrameType::kPong: return child ? 0 : sizeof(PingFrame);
   }
   return 0;
 }
@@ -55,6 +57,19 @@ bool take_frame(Overlay& o, uint32_t slot, const FrameHeader& header, const uint
     case FrameType::kOrder: return take_order(o, header.kind, data, header.bytes);
     case FrameType::kRaise: return take_raise(o, header.kind, data, header.bytes);
     case FrameType::kNotice: return take_notice(o, data, header.bytes);
+    case FrameType::kPing: {
+      const Piece piece = {data, header.bytes};
+      if (header.bytes != sizeof(PingFrame)) return false;
+      send_frame(o, slot, FrameType::kPong, 0, &piece, 1);
+      return true;
+    }
+    case FrameType::kPong: {
+      PingFrame pong;
+      if (header.bytes != sizeof(pong)) return false;
+      memcpy(&pong, data, sizeof(pong));
+      if (slot == o.parent) take_pong(o, pong.number);
+      return true;
+    }
     case FrameType::kBye: {
       ByeFrame bye = {};
       if (header.bytes == sizeof(bye)) memcpy(&bye, data, sizeof(bye));

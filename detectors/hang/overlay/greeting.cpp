@@ -52,9 +52,9 @@ void take_hello(Overlay& o, uint32_t slot, const uint8_t* data) {
   memcpy(&hello, data, sizeof(hello));
   Challenge challenge = {kMagic, kWireVersion, 0, {}, {}};
   // Parents have lower numbers than their children: so the tree has no cycle, whoever moves when.
-  const bool may = hello.purpose == Purpose::kAttach  ? hello.from > o.own
-                   : hello.purpose == Purpose::kProbe ? hello.from != o.own
-                                                      : false;
+  const bool may = hello.purpose == Purpose::kAttach ? hello.from > o.own
+                   : hello.purpose <= Purpose::kCall ? hello.from != o.own
+                                                     : false;
   if (hello.magic != kMagic || hello.version != kWireVersion || hello.to != o.own || !may || hello.from >= o.count ||
       !o.key.verify(&hello, offsetof(Hello, mac), nullptr, 0, hello.mac) || !draw_nonce(challenge.nonce))
     return refuse(o, slot);
@@ -68,11 +68,22 @@ void take_hello(Overlay& o, uint32_t slot, const uint8_t* data) {
 
 void take_proof(Overlay& o, uint32_t slot, const uint8_t* data) {
   Connection& c = o.connections[slot];
-  if (c.transcript.hello.purpose != Purpose::kAttach || !verify(o, c.transcript, Label::kProof, data))
-    return refuse(o, slot);
+  const Hello& hello = c.transcript.hello;
+  if (hello.purpose == Purpose::kProbe || !verify(o, c.transcript, Label::kProof, data)) return refuse(o, slot);
+  if (hello.purpose == Purpose::kCall) {
+    const uint32_t parent = hello.attach;
+    end_connection(o, slot, End::kQuiet);
+    return called(o, parent);
+  }
   c.in_key = derive(o, c.transcript, Label::kKeyUp);
   c.out_key = derive(o, c.transcript, Label::kKeyDown);
   child_proved(o, slot);
+}
+
+void send_proof(Overlay& o, uint32_t slot) {
+  Proof proof;
+  sign(o, o.connections[slot].transcript, Label::kProof, proof.mac);
+  send_plain(o, slot, &proof, sizeof(proof));
 }
 
 void take_challenge(Overlay& o, uint32_t slot, const uint8_t* data) {
@@ -85,29 +96,33 @@ void take_challenge(Overlay& o, uint32_t slot, const uint8_t* data) {
     ++o.counters.refused_key;
     return end_connection(o, slot, End::kLost);
   }
-  if (is_probe(c)) {
+  if (c.purpose == Purpose::kProbe) {
     probe_ended(o, slot, Reach::kReplied);
     return end_connection(o, slot, End::kQuiet);
+  }
+  if (c.purpose == Purpose::kCall) {
+    const uint32_t generation = c.generation;
+    send_proof(o, slot);
+    if (c.generation == generation) end_connection(o, slot, End::kQuiet);
+    return;
   }
   c.in_key = derive(o, c.transcript, Label::kKeyDown);
   c.out_key = derive(o, c.transcript, Label::kKeyUp);
   c.stage = Stage::kAwaitWelcome;
-  Proof proof;
-  sign(o, c.transcript, Label::kProof, proof.mac);
-  send_plain(o, slot, &proof, sizeof(proof));
+  send_proof(o, slot);
 }
 
 }  // namespace
 
-void send_hello(Overlay& o, uint32_t slot, Purpose purpose) {
+void send_hello(Overlay& o, uint32_t slot) {
   Connection& c = o.connections[slot];
-  const bool probe = purpose == Purpose::kProbe;
-  const uint32_t attach = probe ? o.attach : ++o.attach;
-  Hello hello = {kMagic, kWireVersion, o.standby, purpose, o.own, c.node, attach, {}, {}};
+  const bool attaches = c.purpose == Purpose::kAttach;
+  const uint32_t attach = attaches ? ++o.attach : c.purpose == Purpose::kCall ? c.candidate : o.attach;
+  Hello hello = {kMagic, kWireVersion, o.standby, c.purpose, o.own, c.node, attach, {}, {}};
   if (!draw_nonce(hello.nonce)) return end_connection(o, slot, End::kLost);
   o.key.sign(&hello, offsetof(Hello, mac), nullptr, 0, hello.mac);
   c.transcript = {hello, {}, Label::kChallenge};
-  c.stage = probe ? Stage::kProbeAwaitChallenge : Stage::kAwaitChallenge;
+  c.stage = attaches ? Stage::kAwaitChallenge : Stage::kProbeAwaitChallenge;
   send_plain(o, slot, &hello, sizeof(hello));
 }
 

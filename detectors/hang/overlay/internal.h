@@ -12,6 +12,7 @@
 //   round_slots.cpp  what they live in
 //   orders.cpp     what goes one way
 //   probe.cpp      signs of life on a way of their own
+//   urgent.cpp     a parent that does not reply while a question waits
 // One thread. Whatever may close a connection says so; after it, look at the connection's stage again.
 #pragma once
 
@@ -25,6 +26,7 @@ constexpr uint32_t kRounds = 4;  ///< under way or remembered, at once
 constexpr uint32_t kMostAttempts = 16;  ///< to reach a parent, at once
 constexpr uint32_t kOrdersRemembered = 16;
 constexpr uint32_t kMostProbes = 16;  ///< under way or remembered
+constexpr uint32_t kMostCalls = 32;  ///< of other nodes, at once
 constexpr double kNever = 1e300;
 constexpr uint64_t kListenerEvent = kNoNode, kWakeEvent = kNoNode - 1;  ///< in epoll; generation 0 is no connection's
 
@@ -39,7 +41,7 @@ enum class Stage : uint8_t {
   kAwaitChallenge,
   kAwaitWelcome,  ///< frames from here on
   kParent,
-  kProbing,  ///< made by us, for a sign of life
+  kProbing,  ///< made by us, for a sign of life, or to call
   kProbeAwaitChallenge,
 };
 
@@ -48,11 +50,12 @@ struct Connection {
   uint32_t generation;  ///< never 0 while in use, never used twice for one slot
   Stage stage;
   bool writes;  ///< epoll waits for room to write
+  Purpose purpose;  ///< of a connection made by us
   bool late;  ///< a child that did not answer the last round and said nothing since: not waited for
   uint8_t waiting;  ///< one bit for each round slot that waits for it
   uint32_t node;  ///< the other side's; kNoNode: not known yet
   uint32_t attach;  ///< a child's
-  uint32_t candidate;  ///< of an attempt and of the parent: position in the list of candidates
+  uint32_t candidate;  ///< of an attempt and of the parent: position in the list of candidates. Of a call: the parent
   uint32_t below;  ///< a child's nodes at or below it
   double began, heard, spoke;
   Transcript transcript;
@@ -121,6 +124,13 @@ struct Overlay {
   uint32_t silent;  ///< node that was given up as parent because it said nothing, until another is found; kNoNode: none
   uint32_t root;
   bool seeking, leading;  ///< leading: no lower node could be reached, or node 0
+  // a question waits (urgent.cpp)
+  bool hurried;  ///< the parent was given up for that, and no other is found yet
+  bool calls;  ///< those that have the same parent are to be called
+  uint64_t ping;  ///< number of the last one
+  double pinged, ping_until;  ///< ping_until: the parent is given up then; kNever: no ping is awaited
+  uint32_t lost;  ///< node that was given up because it said nothing, until a parent is found; kNoNode: none
+  double lost_heard;  ///< when it was heard last
   double parent_since;
   uint32_t short_lived;  ///< parents that did not last a keep-alive, in a row
   double next_attempt;  ///< seeking: next candidate; else: next search for a better one
@@ -180,7 +190,7 @@ enum class Taken : uint8_t { kSome, kNeedsMore, kClosed };
 Taken take_next(Overlay& o, uint32_t slot);
 
 // greeting.cpp
-void send_hello(Overlay& o, uint32_t slot, Purpose purpose);  ///< the socket is connected
+void send_hello(Overlay& o, uint32_t slot);  ///< the socket is connected
 /// Takes one message of the greeting from `data`; bytes taken, 0: more is needed. May close the connection.
 uint32_t take_greeting(Overlay& o, uint32_t slot, const uint8_t* data, uint32_t bytes);
 
@@ -227,6 +237,16 @@ bool round_under_way(const Overlay& o);
 bool take_order(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes);
 bool take_raise(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes);
 void order_newcomer(Overlay& o, uint32_t slot);
+
+// urgent.cpp
+/// The parent must reply in `patience` seconds, or is given up. `calls`: others that have this parent are told to look.
+void ping_parent(Overlay& o, double patience, bool calls);
+void take_pong(Overlay& o, uint64_t number);
+void called(Overlay& o, uint32_t parent);  ///< by a node that has the same parent
+void urgent_timers(Overlay& o);
+double urgent_next(const Overlay& o);
+constexpr double kAskedPatience = 1, kCalledPatience = 0.75;  ///< seconds without a reply
+constexpr double kHurriedStagger = 0.1;  ///< for who has just given no reply
 
 // probe.cpp
 void probe_ended(Overlay& o, uint32_t slot, Reach reach);  ///< before the connection is closed

@@ -57,7 +57,8 @@ bool take_raise(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes) 
   if (frame.from <= o.own || frame.from >= o.count) return false;
   if (!leads(o)) {
     const Piece piece = {data, bytes};
-    if (o.parent != kNoNode) send_frame(o, o.parent, FrameType::kRaise, kind, &piece, 1);
+    if (o.parent != kNoNode && send_frame(o, o.parent, FrameType::kRaise, kind, &piece, 1))
+      ping_parent(o, kAskedPatience, true);
   } else if (o.handler.raised != nullptr) {
     o.handler.raised(o.handler.self, frame.from, kind, data + sizeof(frame),
                      bytes - static_cast<uint32_t>(sizeof(frame)));
@@ -89,7 +90,10 @@ bool overlay_raise(Overlay* overlay, uint16_t kind, const void* payload, uint32_
   }
   const RaiseFrame frame = {o.own, 0};
   const Piece pieces[] = {{&frame, sizeof(frame)}, {payload, bytes}};
-  return o.parent != kNoNode && o.root != kNoNode && send_frame(o, o.parent, FrameType::kRaise, kind, pieces, 2);
+  if (o.parent == kNoNode || o.root == kNoNode || !send_frame(o, o.parent, FrameType::kRaise, kind, pieces, 2))
+    return false;
+  ping_parent(o, kAskedPatience, true);
+  return true;
 }
 
 }  // namespace resil::hang

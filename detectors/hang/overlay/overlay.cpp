@@ -71,7 +71,7 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
     return nullptr;
   }
   const OverlayOptions all = completed(options);
-  const uint32_t capacity = all.most_children + all.most_strangers + kMostAttempts + kMostProbes + 2;
+  const uint32_t capacity = all.most_children + all.most_strangers + kMostAttempts + kMostProbes + kMostCalls + 2;
   void* memory = memory::map(mapping_bytes(capacity));
   const int epoll = epoll_create1(EPOLL_CLOEXEC);
   const int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -87,7 +87,8 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
     o.connections = reinterpret_cast<Connection*>(&o + 1);
     o.capacity = capacity;
     o.attach = standby ? kStandbyAttach : 0;
-    o.parent = o.silent = kNoNode;
+    o.parent = o.silent = o.lost = kNoNode;
+    o.ping_until = kNever;
     o.parent_since = -kNever;
     o.root = own == 0 ? 0 : kNoNode;
     o.opened = -kNever;  // set by the first step
@@ -105,7 +106,7 @@ Overlay* overlay_open(int listener, const NodeEntry* nodes, uint32_t count, uint
 OverlayState overlay_state(const Overlay* overlay) {
   const Overlay& o = *overlay;
   const uint32_t parent = o.parent == kNoNode ? kNoNode : o.connections[o.parent].node;
-  return {parent, o.root, leads(o), nodes_below(o), o.children, o.strangers};
+  return {parent, o.root, leads(o), nodes_below(o), o.children, o.strangers, o.lost, o.lost_heard};
 }
 
 const OverlayCounters& overlay_counters(const Overlay* overlay) { return overlay->counters; }

@@ -103,6 +103,8 @@ struct OverlayState {
   bool is_root;  ///< node 0, or the lowest node that can be reached when node 0 is gone
   uint32_t reachable;  ///< nodes at or below this one, as last told by the children
   uint32_t children, strangers;
+  uint32_t lost;  ///< node that was given up as parent because it said nothing, and no other is found; kNoNode: none
+  double lost_heard;  ///< when it was heard last, on the clock of overlay_step
 };
 
 /// What a probe found of another node, on a way of its own: not that of the tree.
@@ -152,7 +154,8 @@ uint64_t overlay_ask(Overlay* overlay, uint16_t kind, const void* payload, uint3
 /// handler's `order` is called here at once. False: not root, too long, or no memory.
 bool overlay_order(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes);
 
-/// Any node: tells the root (for example that the user asks). False: there is no way to a root now.
+/// Any node: tells the root (for example that the user asks). Each node on the way awaits a reply of its parent for a
+/// second, and goes another way without one. False: there is no way to a root now.
 bool overlay_raise(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes);
 
 /// Any node: asks another node for a sign of life, directly. What comes of it, overlay_probed tells, after `patience`

@@ -71,6 +71,7 @@ void search_over(Overlay& o) {
   if (!o.leading && (o.counters.parents != 0 || o.now - o.opened >= o.options.settle)) {
     o.leading = true;
     o.silent = kNoNode;
+    o.hurried = false;
     set_root(o, o.own);
     tell_left(o);
   }
@@ -111,7 +112,9 @@ void attempt_succeeded(Overlay& o, uint32_t slot) {
   c.heard = o.now;
   --o.attempts;
   o.parent = slot;
-  o.silent = kNoNode;
+  o.silent = o.lost = kNoNode;
+  o.hurried = false;
+  o.ping_until = kNever;  // of the parent before
   o.parent_since = o.now;
   o.leading = false;
   ++o.counters.parents;
@@ -129,6 +132,7 @@ void attempt_succeeded(Overlay& o, uint32_t slot) {
 
 void parent_gone(Overlay& o, uint32_t node, bool left) {
   o.parent = kNoNode;
+  o.ping_until = kNever;
   if (left) remember_left(o, node);
   o.short_lived = o.now - o.parent_since < o.options.keep_alive ? o.short_lived + 1 : 0;
   set_root(o, kNoNode);
@@ -157,7 +161,8 @@ void parent_timers(Overlay& o) {
     }
     errno = 0;
     if (try_candidate(o, o.position)) {
-      o.next_attempt = o.now + o.options.stagger;
+      const bool again = o.hurried && candidate_at(o, o.position).node == o.silent;
+      o.next_attempt = o.now + (again && kHurriedStagger < o.options.stagger ? kHurriedStagger : o.options.stagger);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       o.next_attempt = o.now + o.options.stagger;  // says nothing about the candidate: once more
       return;

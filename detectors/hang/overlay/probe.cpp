@@ -44,6 +44,8 @@ void probe_ended(Overlay& o, uint32_t slot, Reach reach) {
 }
 
 double probe_deadline(const Overlay& o, uint32_t slot) {
+  const Connection& c = o.connections[slot];
+  if (c.purpose == Purpose::kCall) return c.began + o.options.handshake;
   const Probe* probe = of_slot(o, slot);
   return probe != nullptr ? probe->deadline : o.now;
 }
@@ -77,6 +79,7 @@ bool overlay_probe(Overlay* overlay, uint32_t node, double patience) {
   probe->slot = slot;
   probe->found.reach = Reach::kAsking;
   o.connections[slot].node = node;
+  o.connections[slot].purpose = Purpose::kProbe;
   return true;
 }
 

@@ -35,7 +35,7 @@ void deal_with(Overlay& o, const epoll_event& event) {
     if (error == ECONNREFUSED && is_probe(c)) probe_ended(o, slot, Reach::kHost);
     if (error != 0) return end_connection(o, slot, End::kLost);
     if ((event.events & EPOLLOUT) == 0) return;
-    send_hello(o, slot, is_probe(c) ? Purpose::kProbe : Purpose::kAttach);
+    send_hello(o, slot);
   } else if ((event.events & EPOLLOUT) != 0) {
     write_connection(o, slot);
   }
@@ -47,7 +47,8 @@ void deal_with(Overlay& o, const epoll_event& event) {
 /// also when the process is stopped.
 double handshake_of(const Overlay& o, const Connection& c) {
   const bool again = is_attempt(c) && o.silent != kNoNode && c.node == o.silent;
-  return again && o.options.stagger < o.options.handshake ? o.options.stagger : o.options.handshake;
+  const double shorter = o.hurried ? kHurriedStagger : o.options.stagger;
+  return again && shorter < o.options.handshake ? shorter : o.options.handshake;
 }
 
 void connection_timers(Overlay& o) {
@@ -79,6 +80,7 @@ double next_timer(const Overlay& o) {
   const auto sooner = [&next](double time) { next = time < next ? time : next; };
   sooner(accept_next(o));
   sooner(rounds_next(o));
+  sooner(urgent_next(o));
   for (uint32_t i = 0; i < o.high; ++i) {
     const Connection& c = o.connections[i];
     if (c.stage == Stage::kFree) continue;
@@ -156,6 +158,7 @@ void overlay_step(Overlay* overlay, double now, int timeout_ms) {
     if (ready < kEventsAtOnce) break;
   }
   accept_timers(o);
+  urgent_timers(o);
   connection_timers(o);
   round_timers(o);
   parent_timers(o);

@@ -7,9 +7,10 @@
 //   who connects  Hello      node numbers of both sides, nonce
 //   who accepts   Challenge  nonce; the MAC covers Hello and Challenge, so that who accepts has proved the key
 //   who connects  Proof      MAC over both under another label
-// A probe ends with the challenge. Else both sides derive one key for each direction from the job key and both nonces.
-// From here on frames only: header, payload, MAC over both; the header's sequence number counts from 1 in each
-// direction, so that nothing can be replayed, left out or reordered. Who accepts sends the first frame: the welcome.
+// A probe ends with the challenge, a call with the proof. Else both sides derive one key for each direction from the
+// job key and both nonces. From here on frames only: header, payload, MAC over both; the header's sequence number
+// counts from 1 in each direction, so that nothing can be replayed, left out or reordered. Who accepts sends the first
+// frame: the welcome.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,11 @@
 namespace resil::hang::overlay {
 
 constexpr uint32_t kMagic = 0x4f4c5352;  // "RSLO"
-constexpr uint16_t kWireVersion = 2;
+constexpr uint16_t kWireVersion = 3;
 
-/// Why somebody knocks: to be a child, or for the challenge alone, which proves that this node lives and is reached.
-enum class Purpose : uint8_t { kAttach, kProbe };
+/// Why somebody knocks: to be a child; for the challenge alone, which proves that this node lives and is reached; to
+/// call a node that has the same parent, which does not reply, while a question waits.
+enum class Purpose : uint8_t { kAttach, kProbe, kCall };
 
 struct Hello {
   uint32_t magic;
@@ -30,7 +32,8 @@ struct Hello {
   uint8_t standby;
   Purpose purpose;
   uint32_t from, to;  ///< node numbers
-  uint32_t attach;  ///< how often `from` has tried to attach; tells old news from new. A standby counts from 2^31
+  uint32_t attach;  ///< how often `from` has tried to attach; tells old news from new. A standby counts from 2^31.
+                    ///< Of a call: the parent
   uint8_t nonce[16];
   uint8_t mac[kMacBytes];  ///< over what precedes it
 };
@@ -55,7 +58,7 @@ struct Transcript {
   Label label;
 };
 
-enum class FrameType : uint8_t { kAlive = 1, kAsk, kAnswer, kOrder, kRaise, kNotice, kBye };
+enum class FrameType : uint8_t { kAlive = 1, kAsk, kAnswer, kOrder, kRaise, kNotice, kBye, kPing, kPong };
 
 struct FrameHeader {
   uint32_t bytes;  ///< of the payload
@@ -93,6 +96,10 @@ struct RaiseFrame {  // upwards; the payload follows
 
 struct NoticeFrame {  // upwards
   uint32_t node, attach, state;
+};
+
+struct PingFrame {  // upwards; comes back as kPong at once
+  uint64_t number;
 };
 
 struct ByeFrame {

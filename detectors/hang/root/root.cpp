@@ -42,7 +42,6 @@ constexpr double kUnclearSeconds = 0.7;  ///< more than kStableSeconds, after wh
 constexpr double kUnclearAgain = 0.12;
 constexpr double kStuckRound = 10;
 constexpr double kLongestQuiet = 86400;
-constexpr uint64_t kAskedBefore = 10000000000;  ///< ns: a question to a leader that was stopped may wait for the next
 constexpr uint32_t kMostStates = 64u << 20, kMostQuestions = 65536, kMostAnswers = 1u << 20;
 
 void note_opinion(Root& root) {
@@ -279,7 +278,8 @@ Ask decide(Root& root) {
     }
     why_verdict(root, now, &root.verdict);
     // Who polls may have been read, or lost its core, while it wrote down what for: then the next looks know more.
-    if (root.verdict.type == HangClass::kUnknown && now - root.why_at < kUnclearSeconds) {
+    if (root.verdict.type == HangClass::kUnknown && find_just_silent(root, now).total == 0 &&
+        now - root.why_at < kUnclearSeconds) {
       root.next_look = now + kUnclearAgain;
       return next_round(root);
     }

@@ -78,6 +78,8 @@ enum class Phase : uint8_t {
   kProbing,  ///< which nodes reach which
 };
 
+constexpr uint64_t kAskedBefore = 10000000000;  ///< ns: a question to a leader that was stopped may wait for the next
+
 /// A question to all nodes; kNone: none, the chain is over.
 struct Ask {
   Round kind;
@@ -155,6 +157,9 @@ Ask root_finished(Root& root, Round kind, const void* merged, uint32_t bytes, co
                   uint32_t count);
 /// The last question could not be put. Returns the next one.
 Ask root_refused(Root& root);
+/// This node takes the place of a root that could not be reached any more: of node `silent`, which was heard last at
+/// `heard` (kNoNode: it has gone). What that one was asked long ago is not answered again.
+void root_instead(Root& root, uint32_t silent, double heard);
 /// A node came, went or said good-bye.
 void root_node(Root& root, uint32_t node, NodeState state);
 inline bool root_busy(const Root& root) { return root.phase != Phase::kIdle; }

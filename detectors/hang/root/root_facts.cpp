@@ -5,6 +5,7 @@
 
 #include "detectors/hang/root/hang_log.h"
 #include "detectors/hang/root/root_verdict.h"
+#include "shim/base/clock.h"
 
 namespace resil::hang {
 
@@ -13,6 +14,7 @@ namespace {
 constexpr double kSilentSeconds = 1.2, kSilenceSuspected = 15;
 // Seconds. Under strace or a debugger a rank is stopped for a moment at each system call.
 constexpr double kStopTold = 1;
+constexpr double kMissed = 1;  // from the last word of a node to the first missed answer, as of a leaf
 
 void notice(Root& root, Message id, int32_t rank, double seconds = 0) {
   Statement line = statement_of(id, rank);
@@ -55,6 +57,12 @@ void note_facts(Root& root, double now) {
     if (fact.told) notice(root, Message::kRankContinues, static_cast<int32_t>(i), lasted);
     fact.said = RankActivity::kUnknown;
   }
+}
+
+void root_instead(Root& root, uint32_t silent, double heard) {
+  const uint64_t before = realtime_ns() - kAskedBefore;
+  root.why_told = before > root.why_told ? before : root.why_told;
+  if (silent < root.wiring->node_count && !root.silences[silent].left) root.silences[silent].since = heard + kMissed;
 }
 
 // Their helper is stopped, their host or the way there is gone, or the whole node is.

@@ -19,6 +19,7 @@ namespace resil::hang {
 namespace {
 
 constexpr double kPause = 1;  ///< seconds without a move that are no news in any program
+constexpr double kJustSilent = 1;  ///< seconds since the first answer that a node missed: some two since its last one
 constexpr double kLonger = 2;  ///< a pause is news when it is so many times as long as the longest before
 constexpr uint64_t kAhead = 60000000000;  ///< ns that another host's clock may be ahead
 
@@ -47,10 +48,25 @@ RankSet find(const Root& root, RankActivity activity) {
   return found;
 }
 
-RankSet find_silent(const Root& root) {
+/// Whether a node of that rank is silent, for less than kJustSilent or longer. (Ranks need not be placed one after the
+/// other: then a rank lies between those of several nodes.)
+bool silent_node(const Root& root, uint32_t rank, double now, bool just) {
+  for (uint32_t node = 0; node < root.wiring->node_count && root.wiring->nodes != nullptr; ++node) {
+    const NodeEntry& entry = root.wiring->nodes[node];
+    const Silence& silence = root.silences[node];
+    if (rank - entry.first_rank < entry.ranks && silence.since != 0 && (now - silence.since < kJustSilent) == just)
+      return true;
+  }
+  return false;
+}
+
+/// No answer: `just`, or for longer.
+RankSet find_silent(const Root& root, double now, bool just) {
   RankSet found = {};
   for (uint32_t i = 0; i < root.states.count; ++i)
-    if (root.states.by_rank[i] == nullptr) found.add(static_cast<int32_t>(i));
+    if (root.states.by_rank[i] == nullptr &&
+        (silent_node(root, i, now, true) && !silent_node(root, i, now, false)) == just)
+      found.add(static_cast<int32_t>(i));
   return found;
 }
 
@@ -108,14 +124,17 @@ void moves(const Root& root, double now, Verdict* verdict) {
 
 }  // namespace
 
+RankSet find_just_silent(const Root& root, double now) { return find_silent(root, now, true); }
+
 bool why_is_due(const Root& root, uint64_t ticket) { return ticket > root.why_told && ticket < realtime_ns() + kAhead; }
 
 void why_verdict(const Root& root, double now, Verdict* verdict) {
   const double longest = kLonger * root.learned.longest, usual = longest > kPause ? longest : kPause;
   if (root.summary.moved != 0 || now - root.moved_at <= usual) return moves(root, now, verdict);
   const RankSet gone = find(root, RankActivity::kGone), stopped = find(root, RankActivity::kStopped),
-                computing = find(root, RankActivity::kComputing), silent = find_silent(root),
-                blocked = find(root, RankActivity::kBlocked), polling = find(root, RankActivity::kPolling);
+                computing = find(root, RankActivity::kComputing), silent = find_silent(root, now, false),
+                just_silent = find_just_silent(root, now), blocked = find(root, RankActivity::kBlocked),
+                polling = find(root, RankActivity::kPolling);
   const uint32_t waiting = blocked.total + polling.total;
   // Somebody who runs may end all that the graph would call a wait for ever; so first who is not inside MPI.
   if (stopped.total == 0 && computing.total == 0 && waits_in_mismatch(root)) {
@@ -147,6 +166,10 @@ void why_verdict(const Root& root, double now, Verdict* verdict) {
     add_quiet(root, now, verdict);
     add_ranks_of(verdict, Message::kNoAnswer, silent);
     verdict->add(Message::kDoSeeNode);
+  } else if (just_silent.total != 0 && gone.total == 0) {
+    begin(verdict, HangClass::kUnknown);
+    add_quiet(root, now, verdict);
+    add_ranks_of(verdict, Message::kJustSilent, just_silent);
   } else if (gone.total == 0 && !by_graph(root, verdict)) {
     begin(verdict, polling.total != 0 ? HangClass::kUnknown : HangClass::kInsideMpi);
     add_quiet(root, now, verdict);

@@ -12,6 +12,8 @@ namespace resil::hang {
 bool why_is_due(const Root& root, uint64_t ticket);
 /// Nothing is certain: what there is to say of the states that have just come.
 void why_verdict(const Root& root, double now, Verdict* verdict);
+/// Ranks whose nodes have missed their first answer less than a second ago. They may only be slow: nobody accuses them.
+RankSet find_just_silent(const Root& root, double now);
 /// why-N.txt and why-N.json, after explain().
 void answer_why(Root& root);
 
