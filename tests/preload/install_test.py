@@ -25,6 +25,7 @@ set ModulesCurrentModulefile [lindex $argv 0]
 proc module-whatis {text} {}
 proc conflict {name} {}
 proc prepend-path {name value} { puts "$name=$value" }
+proc append-path {name value} { puts "+$name=$value" }
 proc setenv {name value} { puts "$name=$value" }
 source $ModulesCurrentModulefile
 """
@@ -35,6 +36,7 @@ function whatis(text) end
 function help(text) end
 function family(name) end
 function prepend_path(name, value) print(name .. "=" .. value) end
+function append_path(name, value) print("+" .. name .. "=" .. value) end
 setenv = prepend_path
 dofile(arg[1])
 """
@@ -88,7 +90,8 @@ def module_file(tree, interpreter, suffix, script, *names):
     assert os.path.samefile(values["LIBRESIL"], tree.library), values
     assert os.path.samefile(values["PATH"], tree.path("bin")), values
     assert os.path.samefile(values["LD_LIBRARY_PATH"], tree.libdir), values
-    assert all(os.path.isdir(value) for name, value in values.items() if name != "LIBRESIL"), values
+    assert values.pop("+MANPATH") == "", values  # else man finds the pages of nothing else any more
+    assert all(os.path.isdir(value) and "/.." not in value for name, value in values.items() if name != "LIBRESIL"), values
     assert "LD_PRELOAD" not in values and not [name for name in values if name.startswith("RESIL_")], values
 
 
