@@ -95,16 +95,20 @@ def damaged(build, mpi, fault, nth=0):
 
 
 def early(build, mpi):
-    """Events that are complete before their copies are: found, and cured, since the data is waited for."""
+    """Events that are complete before their copies are: seen in every run. Where the data was read before it was there, found, and
+    cured, since it is waited for: on a crowded machine the copy may win that race, so several runs."""
     env = gpu.environment("fault=early-event:10", MODE)
-    result = jobs.run(mpi, 2, [os.path.join(build, f"staging_p2p.{mpi}"), "sets", "completions"], env=env, timeout=60)
-    assert result.returncode == 0, result.text()
-    reports = result.ranks().values()
-    assert sum(report["device_digests"]["early_events"] for report in reports) > 0, result.text()
-    assert any(report["findings"] for report in reports), result.text()
-    for report in reports:
-        for finding in report["findings"]:
-            assert finding["kind"] == "device_copy_early" and finding["culprit_ranks"] == [report["rank"]], finding
+    for _ in range(5):
+        result = jobs.run(mpi, 2, [os.path.join(build, f"staging_p2p.{mpi}"), "sets", "completions"], env=env, timeout=60)
+        assert result.returncode == 0, result.text()
+        reports = result.ranks().values()
+        assert sum(report["device_digests"]["early_events"] for report in reports) > 0, result.text()
+        for report in reports:
+            for finding in report["findings"]:
+                assert finding["kind"] == "device_copy_early" and finding["culprit_ranks"] == [report["rank"]], finding
+        if any(report["findings"] for report in reports):
+            return
+    raise AssertionError("no early copy was found in five runs\n" + result.text())
 
 
 def race(build, mpi):
