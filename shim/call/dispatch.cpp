@@ -76,7 +76,8 @@ constexpr auto kAmounts = by_call([](const CallInfo& info) {
   site.tag = e.tag;
   site.count = amount == Amount::kNone ? 0 : side.count;
   site.type = amount == Amount::kNone ? 0 : side.type;
-  site.generation = handle_generation.load(std::memory_order_relaxed);
+  thread.type_sites.add(site.type, site_place(e.return_address));
+  site.generation = call_generation.load(std::memory_order_relaxed);
   flight::prepare(e, site);
 }
 
@@ -84,12 +85,38 @@ constexpr auto kAmounts = by_call([](const CallInfo& info) {
   // Loaded apart: the two were stored apart just now, and one wide load would wait for both to reach the cache.
   const int32_t peer = __atomic_load_n(&e.peer, __ATOMIC_RELAXED), tag = __atomic_load_n(&e.tag, __ATOMIC_RELAXED);
   if ((site.id & ~kFast) != static_cast<uint16_t>(e.id) || site.comm_handle != e.comm_handle || site.peer != peer ||
-      site.tag != tag || site.generation != handle_generation.load(std::memory_order_relaxed))
+      site.tag != tag || site.generation != call_generation.load(std::memory_order_relaxed))
     return false;
   if (site.offset != 0 && site.site != e.site) return false;
   if (!(e.attributes & kCallHasData)) return true;
   const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
   return site.count == side.count && site.type == side.type;
+}
+
+/// Polls fold into one record, and what completes requests has no envelope.
+bool has_former(const SiteEntry& site) {
+  return site.id != kNoCall && site.comm_handle != 0 &&
+         !call_info(static_cast<CallId>(site.id & ~kFast)).has(kCallPoll);
+}
+
+/// The last envelope of a call site, before another one takes its place.
+[[gnu::noinline]] void keep_former(Thread& thread, const SiteEntry& site) {
+  if (!has_former(site)) return;
+  const unsigned place = former_place(site.site, site.comm_handle, site.type, site.count, site.peer);
+  thread.former[place] = site;
+  thread.type_sites.add(site.type, kSiteCache + place);
+}
+
+/// What an equal call from there has left, though another one has followed it; null: nothing.
+SiteEntry* former_of(const Event& e) {
+  const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
+  const bool moves = kAmounts[e.id] == Amount::kOneArgument;
+  SiteEntry& former =
+      e.thread->former[former_place(e.site, e.comm_handle, moves ? side.type : 0, moves ? side.count : 0, e.peer)];
+  if (former.return_address != e.return_address || former.site != e.site || !repeats(e, former)) return nullptr;
+  // What stood in the way of the fast path may do so no more.
+  if (!(former.id & kFast) && hooks().all_fast && fast::kMayBeFast.of[static_cast<unsigned>(e.id)]) return nullptr;
+  return &former;
 }
 
 /// No call that completes requests does anything else that concerns the tables on the way in.
@@ -146,6 +173,13 @@ constexpr bool kCompletesAlone = [] {
 
 /// A call that is not the last one from its site again.
 [[gnu::noinline]] bool enter_new(Event& e, SiteEntry& site) {
+  if (SiteEntry* former = former_of(e); former != nullptr) {
+    e.comm = former->comm;
+    e.bytes = former->record.bytes;
+    record_and_tell(e, *former);
+    return true;
+  }
+  keep_former(*e.thread, site);
   look_up(e, site);
   record_and_tell(e, site);
   fast::prepare(e, site);

@@ -12,14 +12,6 @@ namespace resil::fast {
 namespace {
 
 constexpr uint32_t kOpen = 1;
-constexpr auto kMayBeFast = [] {
-  struct {
-    bool of[kCallCount];
-  } made = {};
-  for (unsigned id = 0; id < kCallCount; ++id) made.of[id] = may_be_fast(static_cast<CallId>(id));
-  return made;
-}();
-
 /// No fast path reads a status or finds its communicator's world ranks anew.
 bool is_plain(const Event& e) {
   if (!(e.attributes & (kCallP2P | kCallCollective))) return true;

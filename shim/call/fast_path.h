@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fast path of the call path: a call that is, from its call site, the same as the last one. Nothing is looked up
-// and no Event is made. What enter(), the modules' hooks and leave() would write is written straight from the call
-// site's entry: the flight record, the counters, the state slot (shim/ring/state_slots.h) and, for a request, its
-// entry.
+// The fast path of the call path: a call that is, from its call site, the same as the last one, or as one of some
+// before it (Thread::former). Nothing is looked up and no Event is made. What enter(), the modules' hooks and leave()
+// would write is written straight from the call site's entry: the flight record, the counters, the state slot
+// (shim/ring/state_slots.h) and, for a request, its entry.
 //
 // Only while every module with a hook has said so for this call site (Module::fast), which in mode watch is hang
 // detection alone, and below MPI_THREAD_MULTIPLE. Whatever is unusual goes the general way: on the way in by returning
@@ -67,7 +67,16 @@ constexpr bool is_poll(CallId id) {
   return info.has(kCallPoll) && ((info.call_class == CallClass::kCompletion && info.completion == Completion::kOne) ||
                                  info.call_class == CallClass::kProbe);
 }
-constexpr bool may_be_fast(CallId id) { return is_message(id) || is_wait(id) || is_collective(id) || is_poll(id); }
+constexpr auto kMayBeFast = [] {
+  struct {
+    bool of[kCallCount];
+  } made = {};
+  for (unsigned number = 0; number < kCallCount; ++number) {
+    const auto id = static_cast<CallId>(number);
+    made.of[number] = is_message(id) || is_wait(id) || is_collective(id) || is_poll(id);
+  }
+  return made;
+}();
 
 /// After a call that went the general way: whether the next equal one from there may go the fast path.
 void prepare(Event& e, SiteEntry& site);
@@ -92,7 +101,7 @@ template <CallId id>
   SiteEntry* site = &thread->sites[site_place(return_address)];
   asm("" : "+r"(site));  // one register, not an index worked out again at each use
   if (site->id != (static_cast<uint16_t>(id) | kFast) || site->return_address != return_address ||
-      site->generation != handle_generation.load(std::memory_order_relaxed))
+      site->generation != call_generation.load(std::memory_order_relaxed))
     return nullptr;
   if (site->special) [[unlikely]] {
     uint64_t caller = return_address;
@@ -104,6 +113,32 @@ template <CallId id>
     if (caller + site->shift != site->site) return nullptr;
   }
   return site;
+}
+
+/// What an equal call from there has left, though another one has followed it; null: nothing that may go the fast path.
+template <CallId id>
+[[gnu::always_inline]] inline SiteEntry* former(Thread* thread, uint64_t return_address, uint64_t frame, uint64_t comm,
+                                                uint64_t type, int64_t count, int peer) {
+  if (thread == nullptr || thread->depth != 0) [[unlikely]]
+    return nullptr;
+  const SiteEntry& site = thread->sites[site_place(return_address)];
+  if (site.return_address != return_address) [[unlikely]]
+    return nullptr;
+  uint64_t program = return_address;
+  if (site.special) [[unlikely]] {
+    if (site.kind == SiteClass::kInternal || site.offset == kNoPlace) return nullptr;
+    if (site.offset != 0) {
+      program = *reinterpret_cast<const uint64_t*>(frame + site.offset);
+      if (program - site.module_start >= site.module_bytes) return nullptr;
+    }
+    program += site.shift;
+  }
+  SiteEntry* found = &thread->former[former_place(program, comm, type, count, peer)];
+  asm("" : "+r"(found));
+  if (found->id != (static_cast<uint16_t>(id) | kFast) || found->return_address != return_address ||
+      found->site != program || found->generation != call_generation.load(std::memory_order_relaxed))
+    return nullptr;
+  return found;
 }
 
 struct Stamp {
@@ -203,9 +238,15 @@ template <CallId id>
   constexpr bool kReceives = call_info(id).call_class == CallClass::kReceive;
   Thread* thread = current_thread;
   SiteEntry* site = repeated<id>(thread, return_address, frame);
-  if (site == nullptr) return false;
-  if (site->comm_handle != comm || site->peer != peer || site->tag != tag || site->count != count ||
-      site->type != type || !is_host(*thread, buffer)) [[unlikely]]
+  const auto differs = [&] {
+    return site == nullptr || site->comm_handle != comm || site->peer != peer || site->tag != tag ||
+           site->count != count || site->type != type;
+  };
+  if (differs()) [[unlikely]] {
+    site = former<id>(thread, return_address, frame, comm, type, count, peer);
+    if (differs()) return false;
+  }
+  if (!is_host(*thread, buffer)) [[unlikely]]
     return false;
   ring::Wait* wait = thread->wait;
   ring::Envelope* envelope = site->envelope;
@@ -333,20 +374,20 @@ template <CallId id>
                                               uint64_t comm) {
   Thread* thread = current_thread;
   SiteEntry* site = repeated<id>(thread, return_address, frame);
-  if (site == nullptr) return false;
   constexpr CallInfo info = call_info(id);
-  if (site->comm_handle != comm) [[unlikely]]
+  constexpr bool kMoves = moves_data(info.collective);
+  const auto differs = [&] {
+    return site == nullptr || site->comm_handle != comm || (has_root(info.collective) && site->peer != root) ||
+           (is_reduction(info.collective) && site->op != op) ||
+           (kMoves && (site->count != count || site->type != type));
+  };
+  if (differs()) [[unlikely]] {
+    site = former<id>(thread, return_address, frame, comm, kMoves ? type : 0, kMoves ? count : 0,
+                      has_root(info.collective) ? root : ring::kNoPeer);
+    if (differs()) return false;
+  }
+  if (kMoves && (!is_host(*thread, sent) || !is_host(*thread, received))) [[unlikely]]
     return false;
-  if constexpr (has_root(info.collective))
-    if (site->peer != root) [[unlikely]]
-      return false;
-  if constexpr (is_reduction(info.collective))
-    if (site->op != op) [[unlikely]]
-      return false;
-  if constexpr (moves_data(info.collective))
-    if (site->count != count || site->type != type || !is_host(*thread, sent) || !is_host(*thread, received))
-        [[unlikely]]
-      return false;
   Stamp time;
   if (!stamp<id>(*thread, time)) [[unlikely]]
     return false;

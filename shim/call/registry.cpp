@@ -147,7 +147,7 @@ void registry_activate() {
   // Before the lists: a call that has been through all hooks of the way in is intercepted, too.
   mark_intercepted(nullptr);
   __atomic_store_n(&current_hooks, &hook_lists[1], __ATOMIC_RELEASE);
-  forget_types();  // call sites that went the fast path
+  forget_calls();  // call sites that went the fast path
   __atomic_store_n(&dormant, static_cast<const Module*>(nullptr), __ATOMIC_RELEASE);
 }
 

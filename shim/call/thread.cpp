@@ -126,12 +126,14 @@ Thread* thread_register() {
   }
   thread->last_time = ticks();
   pthread_setspecific(thread_key, thread);
+  threads_made.fetch_add(1, std::memory_order_relaxed);
   current_thread = thread;
   run_hooks(&Module::thread_start, *thread);
   return thread;
 }
 
 std::atomic<uint64_t> unattributed_ticks;
+std::atomic<uint32_t> threads_made;
 
 uint32_t trace_total() {
   uint32_t count = 0;

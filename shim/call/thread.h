@@ -53,6 +53,14 @@ struct alignas(64) SiteEntry {
 };
 static_assert(sizeof(SiteEntry) == 192);
 
+/// Which call sites may remember a datatype: a bit for each eight of `sites`, then of `former`.
+struct TypeSites {
+  static constexpr unsigned kBuckets = 64, kTogether = 8;
+  uint64_t groups[kBuckets];
+  static unsigned bucket(uint64_t type) { return (type >> 4 ^ type >> 10 ^ type) % kBuckets; }
+  void add(uint64_t type, unsigned entry) { groups[bucket(type)] |= uint64_t{1} << entry / kTogether; }
+};
+
 /// When the calls of one function are timed, in one thread (flight.h).
 struct Timing {
   uint8_t until_timed;  ///< calls to go before the next timed one
@@ -72,7 +80,7 @@ struct TypeCacheEntry {
   const TypeMap* map;  ///< of a module that flattens datatypes; null: not asked for yet
 };
 
-constexpr unsigned kSiteCache = 256, kCommCache = 8, kTypeCache = 64, kMaxModules = 16;
+constexpr unsigned kSiteCache = 256, kFormerSites = 64, kCommCache = 8, kTypeCache = 64, kMaxModules = 16;
 
 /// Buffers that do not activate the dormant module (module.h), host memory that is: all of them while `*word == value`,
 /// else those in [low, low + bytes).
@@ -84,10 +92,12 @@ struct HostRangeCache {
   bool all() const { return __atomic_load_n(word, __ATOMIC_RELAXED) == value; }
 };
 
+static_assert((kSiteCache + kFormerSites) / TypeSites::kTogether <= 64);
+
 struct Thread {
   uint32_t depth;  ///< 0 outside MPI; inside, calls from MPI's own text go straight through
   bool disabled;  ///< forked child, or after MPI_Finalize: nothing is looked at
-  uint32_t comm_generation, type_generation;  ///< of the caches; compared with handle_generation
+  uint32_t comm_generation, type_generation;  ///< of the caches; compared with call_ and handle_generation
   HostRangeCache host_ranges;
   ring::Wait* wait;  ///< state slot of its open call; null: nobody wants to know (fast_path.h)
   uint32_t objects_unloaded;  ///< when `sites` was last emptied (objects.h)
@@ -98,16 +108,21 @@ struct Thread {
   Timing* open_timing;  ///< of a call since then that may block and was not timed; null: none
   uint32_t unstamped;  ///< calls to go that take over that time
   uint64_t unattributed;  ///< ticks, see flight.h
+  uint64_t freed_type;  ///< no call site of the only thread remembers it: its MPI_Type_free is under way; 0: none is
   uint64_t no_traffic[2];  ///< where calls without a partner count, instead of a test on the way
   CommCacheEntry comms[kCommCache];
   TypeCacheEntry types[kTypeCache];
   SiteEntry sites[kSiteCache];
+  SiteEntry former[kFormerSites];  ///< envelopes before the last one: loops over partners, a binding that all call
+  TypeSites type_sites;
   Timing timing[kCallCount];
   void* module_data[kMaxModules];  ///< a module's own, by thread_slot()
   char* scratch;  ///< handle copies of completing calls, a stack
   size_t scratch_bytes, scratch_top;
 };
 
+/// How many have ever been made.
+extern std::atomic<uint32_t> threads_made;
 extern constinit thread_local Thread* current_thread __attribute__((tls_model("initial-exec")));
 
 /// The calling thread's state, made if needed. Null when resil is not attached to this process. May map memory.
@@ -134,6 +149,14 @@ ring::TraceBuffer& trace_at(uint32_t index);
 SiteEntry& site_resolve(Thread& thread, uint64_t return_address, uint64_t frame);
 
 inline unsigned site_place(uint64_t return_address) { return (return_address ^ (return_address >> 8)) % kSiteCache; }
+
+/// Where the envelope of a call from `site` is kept once another one has followed from its return address.
+inline unsigned former_place(uint64_t site, uint64_t comm, uint64_t type, int64_t count, int32_t peer) {
+  const uint64_t mixed =
+      site ^ comm * 3 ^ type * 5 ^ static_cast<uint64_t>(count) << 20 ^ static_cast<uint64_t>(peer) << 40;
+  return mixed * 0x9e3779b97f4a7c15 >> 58;
+}
+static_assert(kFormerSites == 1 << (64 - 58));
 
 inline SiteEntry& site_lookup(Thread& thread, uint64_t return_address, uint64_t frame) {
   SiteEntry& entry = thread.sites[site_place(return_address)];

@@ -39,7 +39,7 @@ int close_object(void* object) {
 extern "C" int dlclose(void* object) {
   const int result = resil::close_object(object);
   if (result == 0 && resil::runtime_attached() && resil::objects_forget_unloaded())
-    resil::forget_types();  // no call is taken for a repetition: each comes to look_up once
+    resil::forget_calls();  // no call is taken for a repetition: each comes to look_up once
   return result;
 }
 

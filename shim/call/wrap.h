@@ -209,15 +209,16 @@ struct LocalCall<layer, id, R(A...)> {
         return 0;
     }
     if constexpr (frees(id)) {
-      if constexpr (id == CallId::kMPI_Type_free)
-        forget_types();  // before: no other thread can have the handle again until the real call has begun
       const auto last = last_of(arguments...);
       if (last == nullptr) return real<R(A...)>(layer, id)(arguments...);
       auto handle = *last;
+      if constexpr (id == CallId::kMPI_Type_free) forget_type(thread, bits(handle));
       mark_handles<id, false>(&handle, 1);
       const R result = real<R(A...)>(layer, id)(arguments...);
       if (result != 0) [[unlikely]]
         handle_kept(id == CallId::kMPI_Op_free ? HandleKind::kOp : HandleKind::kType, bits(handle));
+      if constexpr (id == CallId::kMPI_Type_free)
+        if (thread != nullptr) thread->freed_type = 0;
       return result;
     }
     if constexpr (gives_out(id)) {

@@ -69,6 +69,26 @@ uint64_t argument_bytes(Event& e, const DataArgument& side) {
   }
 }
 
+void forget_type(Thread* thread, uint64_t type) {
+  handle_generation.fetch_add(1, std::memory_order_relaxed);
+  if (thread == nullptr || thread != current_thread || threads_made.load(std::memory_order_relaxed) != 1) {
+    forget_calls();  // other threads' call sites are theirs
+    return;
+  }
+  thread->freed_type = type;
+  uint64_t& groups = thread->type_sites.groups[TypeSites::bucket(type)];
+  for (uint64_t left = groups; left != 0; left &= left - 1) {
+    const auto group = static_cast<unsigned>(__builtin_ctzll(left));
+    bool others = false;
+    for (unsigned i = group * TypeSites::kTogether; i < (group + 1) * TypeSites::kTogether; ++i) {
+      SiteEntry& site = i < kSiteCache ? thread->sites[i] : thread->former[i - kSiteCache];
+      if (site.type == type) site.id = kNoCall;
+      else others = others || TypeSites::bucket(site.type) == TypeSites::bucket(type);
+    }
+    if (!others) groups &= ~(uint64_t{1} << group);
+  }
+}
+
 int64_t type_size_slow(Thread& thread, uint64_t type) {
   uint32_t generation = handle_generation.load(std::memory_order_acquire);
   if (thread.type_generation != generation) {

@@ -195,7 +195,7 @@ void comm_renamed(uint64_t handle) {
 
 CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {
   if (handle == backend->comm_null()) return nullptr;
-  uint32_t generation = handle_generation.load(std::memory_order_acquire);
+  uint32_t generation = call_generation.load(std::memory_order_acquire);
   if (thread.comm_generation != generation) {
     memset(thread.comms, 0, sizeof(thread.comms));
     thread.comm_generation = generation;
@@ -305,6 +305,7 @@ void comm_forget(CommInfo* info) {
   info->ring->was = info->ring->id;
   __atomic_store_n(&info->ring->id, 0, __ATOMIC_RELEASE);
   handle_generation.fetch_add(1, std::memory_order_acq_rel);
+  call_generation.fetch_add(1, std::memory_order_acq_rel);
 }
 
 int comm_world_rank(CommInfo& comm, int rank) {

@@ -46,12 +46,17 @@ void comm_renamed(uint64_t handle);
 /// Goes up whenever a communicator or datatype handle may be reused; what was cached before holds no longer.
 /// Inline: who only raises it does not need the tables.
 inline std::atomic<uint32_t> handle_generation;
-/// Before MPI_Type_free: cached sizes of reused handles must not survive.
-inline void forget_types() { handle_generation.fetch_add(1, std::memory_order_relaxed); }
+/// Goes up whenever what call sites remember holds no longer, and the threads' caches of communicators. Not with each
+/// datatype that is freed: forget_type takes it from the call sites.
+inline std::atomic<uint32_t> call_generation;
+inline void forget_calls() { call_generation.fetch_add(1, std::memory_order_relaxed); }
+/// Before MPI_Type_free, in the thread that calls it: no other one can have the handle again until the real call has
+/// begun. Sizes and call sites of reused handles must not survive.
+void forget_type(Thread* thread, uint64_t type);
 
 inline CommInfo* comm_lookup(Thread& thread, uint64_t handle) {
   const CommCacheEntry& entry = thread.comms[(handle ^ (handle >> 7)) % kCommCache];
-  if (entry.handle == handle && thread.comm_generation == handle_generation.load(std::memory_order_relaxed)) [[likely]]
+  if (entry.handle == handle && thread.comm_generation == call_generation.load(std::memory_order_relaxed)) [[likely]]
     return entry.info;
   return comm_lookup_slow(thread, handle);
 }

@@ -20,6 +20,7 @@ namespace {
 /// What hangs on a handle. A type that cannot be flattened gets one as well, so that it is tried once.
 struct Kept {
   TypeMap map;
+  uint64_t type;
   bool usable;
 };
 
@@ -128,11 +129,14 @@ constinit thread_local bool replacing __attribute__((tls_model("initial-exec")))
 
 /// Delete callback of the attribute: any thread, inside MPI.
 void forget(void* info) {
+  const Thread* thread = current_thread;
   handle_generation.fetch_add(1, std::memory_order_release);
+  if (thread == nullptr || thread->freed_type != static_cast<Kept*>(info)->type) forget_calls();
   if (!replacing) type_map_release(&static_cast<Kept*>(info)->map);
 }
 
 bool attach(uint64_t type, Kept* kept) {
+  kept->type = type;
   replacing = true;
   const bool done = backend->types->attach(type, kept, forget);
   replacing = false;

@@ -282,7 +282,7 @@ TEST_CASE("bytes: the size of a type is asked once, and again after a handle may
   auto size = [&](uint64_t type) { return resil::type_size(world.thread(), type); };
   for (int i = 0; i < 5; ++i) CHECK(size(fake::kPair) == 12);
   CHECK(fake::library.type_questions == 1);
-  resil::forget_types();
+  resil::forget_type(&world.thread(), fake::kPair);
   fake::library.types[fake::kPair] = 20;
   CHECK(size(fake::kPair) == 20);
   CHECK(fake::library.type_questions == 2);

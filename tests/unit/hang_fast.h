@@ -237,7 +237,8 @@ struct Program {
           else collective<CallId::kMPI_Bcast>(site + 32, peer, count, type, 0, comm, 0);
           break;
       }
-      if (below(400) == 0) forget_types();
+      if (below(400) == 0) forget_calls();
+      if (below(300) == 0) forget_type(on, below(2) == 0 ? kInt : fake::kDouble);
     }
   }
 

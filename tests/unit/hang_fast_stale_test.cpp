@@ -77,7 +77,14 @@ TEST_CASE("fast path: a communicator that was freed and made again with the same
 
 TEST_CASE("fast path: a datatype that was freed and made again with the same handle and another size") {
   Program program(true);
+  const auto other = [&](int tag) {
+    const uint64_t before = program.by_fast_path;
+    program.message<CallId::kMPI_Send>(kSite + 32, 1, tag, 4, fake::kDouble, fake::kCommWorld, 0);
+    return program.by_fast_path != before;
+  };
   for (int round = 0; round < 50; ++round) {
+    // With one thread, which is told, and with others, whose call sites all are closed.
+    threads_made = static_cast<uint32_t>(1 + round % 2);
     fake::library.types[kDerived] = round % 3 + 12;
     const uint64_t bytes = 4 * (static_cast<uint64_t>(round) % 3 + 12), before = program.by_fast_path;
     for (int i = 0; i < 4; ++i) {
@@ -86,9 +93,16 @@ TEST_CASE("fast path: a datatype that was freed and made again with the same han
       program.collective<CallId::kMPI_Allreduce>(kSite + 16, 0, 4, kDerived, 3, fake::kCommWorld, 0);
       REQUIRE(newest().bytes == bytes);
     }
+    // Of another communicator last: the call sites' former envelopes have the type, too.
+    sends(program, 7, kDerived, kOtherComm);
     REQUIRE(program.by_fast_path >= before + 3);
-    forget_types();  // as MPI_Type_free does
+    other(7), other(8);
+    REQUIRE((other(7) && other(8)));
+    forget_type(current_thread, kDerived);
+    REQUIRE(other(7) == (threads_made == 1));
+    REQUIRE(other(8) == (threads_made == 1));
   }
+  threads_made = 0;
 }
 
 TEST_CASE("fast path: a request that was freed or cancelled, and its handle again") {
@@ -137,7 +151,7 @@ TEST_CASE(
   CHECK(sends(program));
   // dlclose of what had made the call: something else may lie there now.
   objects_unloaded.fetch_add(1);
-  forget_types();
+  forget_calls();
   CHECK(!sends(program));
   CHECK(sends(program));
   // An exception or longjmp out of the call: the next one comes from a frame above it.
