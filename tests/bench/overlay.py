@@ -25,6 +25,8 @@ WHAT = {
     "answer_partial": "rounds that missed somebody (starved of a processor)",
     "answer_leaf_stopped": "answer while a leaf has just been stopped",
     "answer_leaf_stopped_partial": "rounds of it that missed somebody else (starved of a processor)",
+    "answer_root_stopped": "answer of who takes the root's place, which has just been stopped, to a question to a leaf",
+    "answer_root_stopped_missed": "other nodes that were not in it",
     "idle_bytes_a_node_and_second": "sent by an idle tree, a node and second",
     "idle_cpu_a_node_and_second": "CPU of an idle leader a second",
     "round_leaf_stopped": "round that finds a leaf stopped",

@@ -32,6 +32,7 @@ constexpr uint32_t kPart = 256;
 constexpr uint32_t kRanks = 4, kState = 450;  ///< ranks a node, and bytes of a state in a job that hangs
 constexpr uint16_t kMerged = 1, kAppended = 2, kStates = 3, kFew = 4;
 /// The rounds of an answer to `resil why`: summary, states, counters of messages, states once more, names.
+constexpr double kGather = 0.3;  ///< of monitor.cpp: who leads instead of another asks nobody before
 constexpr uint16_t kAnswerRounds[] = {kMerged, kStates, kFew, kStates, kFew};
 
 struct Shared {
@@ -39,6 +40,9 @@ struct Shared {
   std::atomic<bool> over;
   std::atomic<uint64_t> bytes, frames, cpu_microseconds;  ///< sums over processes, when each is told to tell
   std::atomic<uint32_t> tell, told;
+  std::atomic<uint32_t> asked;  ///< node that is to call the root; kNoNode: none
+  std::atomic<double> answered;  ///< when who leads instead of node 0 has all of an answer; 0: not yet
+  std::atomic<uint32_t> missed;  ///< nodes that were not in it
 };
 Shared* shared;
 
@@ -114,6 +118,9 @@ class Leaders {
       watch(unwatched_, EPOLLIN);
       watch(unwatched_ = stopped, 0);
     }
+    const uint32_t asked = shared->asked;
+    if (asked < overlays_.size() && overlays_[asked] != nullptr && overlay_raise(overlays_[asked], 1, nullptr, 0))
+      shared->asked = kNoNode;
     const double now = seconds();
     if (now >= sweep_) {  // timers
       sweep_ = now + 0.1;
@@ -137,7 +144,8 @@ class Leaders {
     shared->cpu_microseconds += add ? cpu : -cpu;
   }
 
-  Overlay* root() { return overlays_[0]; }
+  Overlay* root() { return overlays_[lead]; }
+  uint32_t lead = 0;  ///< of this process
   Finish finish;
 
  private:
@@ -158,10 +166,13 @@ class Leaders {
   uint32_t unwatched_ = kNoNode;
 };
 
+void answer_instead(Leaders& leaders);
+
 /// Until the flag in shared memory.
 void serve(Leaders& leaders) {
   for (uint32_t tell = 0; !shared->over;) {
     leaders.turn(5);
+    answer_instead(leaders);
     if (shared->tell != tell) {
       tell = shared->tell;
       leaders.count(tell % 2 == 0);
@@ -232,6 +243,20 @@ double ask_why(Leaders& leaders, uint32_t expected, uint32_t* partial) {
   return (seconds() - began) * 1e3;
 }
 
+/// Node 1, when it leads while node 0 is stopped.
+void answer_instead(Leaders& leaders) {
+  leaders.lead = 1;
+  if (shared->stopped != 0 || shared->answered != 0 || leaders.root() == nullptr ||
+      !overlay_state(leaders.root()).is_root)
+    return;
+  const double end = seconds() + kGather;
+  until(leaders, kGather, [&] { return seconds() >= end; });
+  uint32_t partial = 0;
+  ask_why(leaders, 1, &partial);
+  shared->missed = leaders.finish.unanswered;
+  shared->answered = seconds();
+}
+
 void print_answers(Leaders& leaders, const char* name, uint32_t missing, uint32_t count) {
   std::vector<double> times;
   uint32_t partial = 0;
@@ -274,7 +299,7 @@ int main(int argc, char** argv) {
   setrlimit(RLIMIT_NOFILE, &files);
   shared =
       static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  shared->stopped = shared->dead = kNoNode;
+  shared->stopped = shared->dead = shared->asked = kNoNode;
 
   std::vector<NodeEntry> table(count);
   std::vector<int> listeners(count);
@@ -336,6 +361,17 @@ int main(int argc, char** argv) {
         return until(leaders, 2, [&] { return leaders.finish.unanswered == 0; });
       }))
     fail("the stopped node did not come back");
+
+  if (processes > 1) {  // the root, and a leaf is asked
+    const double asked = seconds();
+    shared->stopped = 0;
+    shared->asked = count - 1;
+    if (!until(leaders, 30, [] { return shared->answered != 0; })) fail("nobody answers instead of the root");
+    printf("answer_root_stopped %.0f ms\n", (shared->answered - asked) * 1e3);
+    printf("answer_root_stopped_missed %u nodes\n", shared->missed - 1);
+    shared->stopped = kNoNode;
+    if (!until(leaders, 60, all_are_back)) fail("not all came back to the root");
+  }
 
   shared->dead = 1;  // with a subtree below it, which has to go elsewhere
   const double died = seconds();

@@ -352,6 +352,22 @@ TEST_CASE("asked, a node that has just missed an answer is listed, and accused o
   CHECK(job.verdict.type == HangClass::kMoving);
 }
 
+TEST_CASE("asked, nodes below a silent one are not accused until they must have found another way") {
+  Job job(80);  // 33 to 64 are below node 1
+  job.root->moved_at = 90;
+  job.round(101, {1, 40, 41});
+  job.round(104, {1, 40, 41});
+  why_verdict(*job.root, 104, &job.verdict);
+  CHECK(job.verdict.type == HangClass::kNodeSilent);
+  REQUIRE(job.verdict.culprit_count == 1);
+  CHECK(job.verdict.culprits[0] == 1);
+  CHECK(find_just_silent(*job.root, 104).total == 2);
+  job.round(108.5, {1, 41});
+  job.by_rank[40] = &job.waits[40].state;  // has found one
+  why_verdict(*job.root, 108.5, &job.verdict);
+  CHECK(job.verdict.culprit_count == 2);
+}
+
 TEST_CASE("who leads instead of a silent node knows since when it is silent, and answers no old question") {
   Job job(4);
   job.root->moved_at = 90;

@@ -26,7 +26,7 @@ void set_default(T& option, T value) {
 }
 
 OverlayOptions completed(OverlayOptions options) {
-  set_default(options.fan_out, 32u);
+  set_default(options.fan_out, kFanOut);
   set_default(options.most_children, options.fan_out + 128);
   set_default(options.most_strangers, 32u);
   set_default(options.most_request, 64u << 10);

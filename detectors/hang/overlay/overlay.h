@@ -34,6 +34,7 @@ struct NodeEntry {
 };
 
 constexpr uint32_t kNoNode = 0xffffffff;
+constexpr uint32_t kFanOut = 32;  ///< children of a node in the tree, unless OverlayOptions says otherwise
 
 enum class NodeState : uint8_t { kUnknown, kUp, kLost, kLeft };  ///< left: said good-bye (MPI_Finalize)
 
@@ -61,7 +62,7 @@ struct OverlayHandler {
 
 /// Zero means the default in brackets. Seconds and bytes.
 struct OverlayOptions {
-  uint32_t fan_out;  ///< children of a node in the tree [32]
+  uint32_t fan_out;  ///< children of a node in the tree [kFanOut]
   uint32_t most_children;  ///< with orphans of dead leaders; more are refused and go elsewhere [fan_out + 128]
   uint32_t most_strangers;  ///< connections that have not proved the key yet [32]
   uint32_t most_request;  ///< payload of a question, an order, a raise [64 KiB]

@@ -20,6 +20,8 @@ namespace {
 
 constexpr double kPause = 1;  ///< seconds without a move that are no news in any program
 constexpr double kJustSilent = 1;  ///< seconds since the first answer that a node missed: some two since its last one
+constexpr double kElsewhere =
+    7;  ///< the same of a node below a silent one: OverlayOptions::silence, and to go elsewhere
 constexpr double kLonger = 2;  ///< a pause is news when it is so many times as long as the longest before
 constexpr uint64_t kAhead = 60000000000;  ///< ns that another host's clock may be ahead
 
@@ -48,14 +50,24 @@ RankSet find(const Root& root, RankActivity activity) {
   return found;
 }
 
+/// Whether a node on its way to the root is silent, too: then it may only be cut off, until it has found another way.
+bool below_silent(const Root& root, uint32_t node) {
+  while (node != 0) {
+    node = (node - 1) / kFanOut;
+    if (root.silences[node].since != 0) return true;
+  }
+  return false;
+}
+
 /// Whether a node of that rank is silent, for less than kJustSilent or longer. (Ranks need not be placed one after the
 /// other: then a rank lies between those of several nodes.)
 bool silent_node(const Root& root, uint32_t rank, double now, bool just) {
   for (uint32_t node = 0; node < root.wiring->node_count && root.wiring->nodes != nullptr; ++node) {
     const NodeEntry& entry = root.wiring->nodes[node];
     const Silence& silence = root.silences[node];
-    if (rank - entry.first_rank < entry.ranks && silence.since != 0 && (now - silence.since < kJustSilent) == just)
-      return true;
+    if (rank - entry.first_rank >= entry.ranks || silence.since == 0) continue;
+    const double just_silent = below_silent(root, node) ? kElsewhere : kJustSilent;
+    if ((now - silence.since < just_silent) == just) return true;
   }
   return false;
 }
