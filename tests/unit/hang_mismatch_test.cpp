@@ -90,15 +90,15 @@ TEST_CASE("every injected fault is found and named") {
       CHECK(verdict.comm == outcome.comm_id);
       CHECK(verdict.type == HangClass::kCollectiveMismatch);
       if (plan.fault == Fault::kBytes) CHECK(verdict.confidence == Confidence::kSuspected);
-      CHECK(evidence(verdict, "calls that agree: 1-") < outcome.call);
-      CHECK(evidence(verdict, "calls that do not: 1-") >= outcome.call);
+      CHECK(evidence(verdict, "agreement: calls 1-") < outcome.call);
+      CHECK(evidence(verdict, "difference: in call ") >= outcome.call);
       if (majority) {
         // A rank that never came to the call cannot have shown that it errs, but who is named has erred.
         for (uint32_t i = 0; i < verdict.culprit_count; ++i)
           CHECK(std::find(outcome.odd.begin(), outcome.odd.end(), verdict.culprits[i]) != outcome.odd.end());
       }
-      exact += evidence(verdict, "calls that do not: 1-") == outcome.call &&
-               evidence(verdict, "calls that agree: 1-") + 1 == outcome.call;
+      exact += evidence(verdict, "difference: in call ") == outcome.call &&
+               evidence(verdict, "agreement: calls 1-") + 1 == outcome.call;
     }
     const Verdict& last = outcome.verdicts.back();
     if (plan.fault != Fault::kBytes) CHECK(last.confidence == Confidence::kProved);
