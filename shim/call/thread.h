@@ -80,7 +80,7 @@ struct TypeCacheEntry {
   const TypeMap* map;  ///< of a module that flattens datatypes; null: not asked for yet
 };
 
-constexpr unsigned kSiteCache = 256, kFormerSites = 64, kCommCache = 8, kTypeCache = 64, kMaxModules = 16;
+constexpr unsigned kSiteCache = 256, kFormerSites = 32, kCommCache = 8, kTypeCache = 64, kMaxModules = 16;
 
 /// Buffers that do not activate the dormant module (module.h), host memory that is: all of them while `*word == value`,
 /// else those in [low, low + bytes).
@@ -121,6 +121,8 @@ struct Thread {
   size_t scratch_bytes, scratch_top;
 };
 
+static_assert(sizeof(Thread) <= 64 << 10);  // what a thread costs beside its trace buffer
+
 /// How many have ever been made.
 extern std::atomic<uint32_t> threads_made;
 extern constinit thread_local Thread* current_thread __attribute__((tls_model("initial-exec")));
@@ -154,9 +156,9 @@ inline unsigned site_place(uint64_t return_address) { return (return_address ^ (
 inline unsigned former_place(uint64_t site, uint64_t comm, uint64_t type, int64_t count, int32_t peer) {
   const uint64_t mixed =
       site ^ comm * 3 ^ type * 5 ^ static_cast<uint64_t>(count) << 20 ^ static_cast<uint64_t>(peer) << 40;
-  return mixed * 0x9e3779b97f4a7c15 >> 58;
+  return mixed * 0x9e3779b97f4a7c15 >> 59;
 }
-static_assert(kFormerSites == 1 << (64 - 58));
+static_assert(kFormerSites == 1 << (64 - 59));
 
 inline SiteEntry& site_lookup(Thread& thread, uint64_t return_address, uint64_t frame) {
   SiteEntry& entry = thread.sites[site_place(return_address)];
