@@ -14,7 +14,7 @@ import stat
 import struct
 import time
 
-from . import blocked, findings, gathered, place, process, remote_stacks, status, symbols, waits
+from . import blocked, findings, gathered, halted, place, process, remote_stacks, status, symbols, waits
 from . import job as jobs
 from .dump import _SYSTEM, _directory, _nobody
 from .job import Usage
@@ -75,7 +75,7 @@ def run(options) -> int:
         raise Usage(_nobody(job, directory.ranks if directory else {}))
     begun = time.monotonic()
     first = status.take(job)
-    answers = ask(rings, options.wait, None if options.json else lambda: _show_meanwhile(job, rings, first, options.wait - SOONER))
+    answers = {} if halted.all_stopped(rings) else ask(rings, options.wait, None if options.json else lambda: _show_meanwhile(job, rings, first, options.wait - SOONER))
     waited = time.monotonic() - begun
     if waited < 0.5:
         time.sleep(0.5 - waited)
@@ -187,11 +187,14 @@ def judge(job, rings: list, answers: dict, both: dict) -> dict:
             "still_seconds": here["still_seconds"], "calls_per_second": here["calls_per_second"], "started": here["started"]}
     world = min(answers, key=lambda one: (text(answers[one].get("class")) == "moving", one), default=None)
     if world is None:
-        moving = here["verdict"] == "MOVING"
-        return dict(told, verdict="moving" if moving else "not known", world=0, kind="", confidence="suspected", detail="", culprits=[], peers=[], victims=[],
+        halt = halted.judge(job, rings, here["world_size"])
+        moving = here["verdict"] == "MOVING" and not halt
+        told = dict(told, verdict="moving" if moving else "not known", world=0, kind="", confidence="suspected", detail="", culprits=[], peers=[], victims=[],
                     unanswered=[], message="" if moving else
-                    "the helper threads gave no answer (RESIL_HANG=off, or the report directory is not shared with rank 0's node); what follows "
-                    "is this node's ranks only.", evidence=[], blocked={}, edges=[], states={}, source="")
+                    " ".join(filter(None, ["the helper threads gave no answer (RESIL_HANG=off, or the report directory is not shared with rank 0's "
+                                           "node); what follows is this node's ranks only.", halted.sentence(rings)])),
+                    evidence=[], blocked={}, edges=[], states={}, source="", culprit_count=0, victim_count=0)
+        return dict(told, **halt, quiet=here["still_seconds"] or 0.0) if halt else told
     answer = answers[world]
     kind = text(answer.get("class"), 40)
     told.update(world=world, kind=kind, confidence=text(answer.get("confidence"), 20), detail=DETAILS.get(kind, ""),
@@ -319,8 +322,8 @@ def _name_all(told: dict, both: dict, job) -> None:
 def headline(told: dict) -> str:
     if told["verdict"] == "moving":
         return "MOVING"
-    silent = {"not known": "NO ANSWER", "not known yet": "NO ANSWER YET"}
-    return silent[told["verdict"]] if told["verdict"] in silent else "%s %s" % (told["confidence"].upper(), told["verdict"])
+    plain = {"not known": "NO ANSWER", "not known yet": "NO ANSWER YET", "stopped": "STOPPED"}
+    return plain[told["verdict"]] if told["verdict"] in plain else "%s %s" % (told["confidence"].upper(), told["verdict"])
 
 
 def render(told: dict) -> list[str]:

@@ -280,6 +280,27 @@ def is_taken_over(mpi, place):
     job.job.end()
 
 
+def is_stopped_as_a_whole(mpi, place):
+    """All ranks: this is said at once, from /proc, and the job goes on with its own result."""
+    job = Job(mpi, place, "move")
+    job.until(lambda found: found["verdict"] == "moving", "--no-stacks")
+    pids = job.pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        done = job.why("--json")
+        found = json.loads(done.stdout)
+        text = " ".join(job.why("--no-stacks").stdout.decode().split())
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    assert done.returncode == 1 and found["verdict"] == "stopped" and found["kind"] == "rank_stopped", found
+    assert found["culprits"] == [0, 1] and found["pids"] == {"0": pids[0], "1": pids[1]}, (found, pids)
+    assert text.startswith("STOPPED: All 2 ranks of this job on ") and "kill -CONT " in text and "RESIL_HANG" not in text, text
+    job.until(lambda found: found["verdict"] == "moving", "--no-stacks")
+    job.end()
+
+
 def has_its_first_node_stopped(mpi, place):
     """Nobody of the node whose thread answers for all runs any more: another node answers, does not accuse it at once, later it does; when it
     goes on it is asked again."""
@@ -351,7 +372,7 @@ def main(mpi):
     checks = [("a job that moves", moves), ("a rank that computes for ever", spins), ("a rank that waits for a file", waits_for_a_file),
               ("two ranks of Python", waits_in_python), ("a message that is lost", loses_a_message),
               ("two ranks that wait for each other", waits_for_each_other),
-              ("asked of a thread that has taken over", is_taken_over), ("its first node stopped", has_its_first_node_stopped),
+              ("asked of a thread that has taken over", is_taken_over), ("all ranks stopped", is_stopped_as_a_whole), ("its first node stopped", has_its_first_node_stopped),
               ("stacks of all nodes with a hang that is told", gathers_stacks), ("stacks switched off", gathers_none),
               ("suspected, looked at, and goes on", is_suspected_and_goes_on),
               ("the same on two nodes", lambda mpi, place: waits_for_each_other(mpi, place, RESIL_NODE_RANKS="1"))]

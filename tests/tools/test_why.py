@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -11,7 +12,7 @@ import unittest
 import unittest.mock
 
 import support
-from resil_tool import blocked, gathered, process, remote_stacks, waits, why
+from resil_tool import blocked, gathered, halted, process, remote_stacks, waits, why
 from resil_tool.job import Usage
 from support import Case, FakeRank, captured
 from test_ending import HANG
@@ -71,6 +72,45 @@ class Errors(Case):
         for rank in ranks:
             self.assertTrue(rank.lives())
             self.assertEqual(rank.signals(), 0)
+
+    def test_all_ranks_of_this_node_are_stopped(self):
+        """Nobody can answer: no word of RESIL_HANG, and no waiting for it."""
+        ranks = [FakeRank(self, r, 4) for r in range(2)]
+        for rank in ranks:
+            os.kill(rank.pid, signal.SIGSTOP)
+        while any(process.stat(rank.pid)[0] != "T" for rank in ranks):
+            os.sched_yield()
+        self.report(rank=3, size=4, host="nid7", outcome="running", start_time=time.time() - 100)
+        asked = unittest.mock.patch.object(why, "ask", side_effect=AssertionError("nobody can answer"))
+        with asked:
+            status, out = ask()
+            found = json.loads(ask(json=True)[1])
+        words = " ".join(out.split())
+        pids = " ".join(str(pid) for pid in sorted(rank.pid for rank in ranks))
+        self.assertEqual(status, 1, out)
+        self.assertTrue(words.startswith("STOPPED: All 2 ranks of this job on %s are stopped: ranks 0-1 (pids %s, state T in /proc)." % (os.uname().nodename, pids)), out)
+        self.assertIn("kill -CONT %s" % pids, words)
+        self.assertIn("MPI_Recv", out)  # where they are, of their rings
+        self.assertNotIn("RESIL_HANG", out)
+        self.assertEqual((found["verdict"], found["kind"], found["culprits"], found["world_size"]), ("stopped", "rank_stopped", [0, 1], 4))
+        self.assertEqual(found["pids"], {str(r): rank.pid for r, rank in enumerate(ranks)})
+        self.assertIn("Other ranks run on nid7 (1 rank): ask there.", words)
+        os.kill(ranks[1].pid, signal.SIGCONT)
+        while process.stat(ranks[1].pid)[0] == "T":
+            os.sched_yield()
+        status, out = ask()
+        self.assertEqual(status, 3, out)
+        self.assertIn("Rank 0 is stopped (pid %d, in /proc)." % ranks[0].pid, " ".join(out.split()))
+
+    def test_a_debugger_that_holds_a_rank_is_named(self):
+        found = {(0, 0): (70, "t", 9), (0, 2): (71, "T", 0)}
+        said = halted.message(found, "n1", 0, {})
+        self.assertIn("ranks 0,2 (pids 70 71, state T or t in /proc). Their helper threads", said)
+        self.assertIn("A debugger (pid 9) holds rank 0: let it continue, or detach it.", said)
+        self.assertIn("kill -CONT 71,", said)
+        self.assertNotIn("Of the other", said)
+        self.assertIn("The only rank of this job on n1 is stopped: rank 3 (pid 7, state T", halted.message({(0, 3): (7, "T", 0)}, "n1", 3, {}))
+        self.assertIn("Other ranks run on nid[7-8] (1 rank each): ask there.", halted.message(found, "n1", 3, {"nid7": [3], "nid8": [4]}))
 
     def test_this_nodes_ranks_are_shown_where_the_answer_takes_long(self):
         FakeRank(self, 0, 2)
