@@ -16,7 +16,7 @@ namespace resil::gpu_runtime {
 namespace {
 
 constexpr unsigned kApis = 3;  // by Api
-constinit Driver drivers[kApis];
+constinit Driver drivers[kApis] = {};
 constinit std::atomic<int> state[kApis];  // 0 not looked for, 1 being filled, 2 there
 
 /// A function whose addresses in device memory are integers, by one that has them as pointers: the same registers.

@@ -45,7 +45,7 @@ inline void wait_write_begins(OpenWait& wait) {
 inline void wait_write_ends(OpenWait& wait) { wait.version.fetch_add(1, std::memory_order_release); }
 
 /// Another thread's, while it may be writing. False: it is, or nothing is open.
-[[gnu::no_sanitize("thread")]] inline bool open_wait_copy(const OpenWait& from, OpenWait* copy) {
+__attribute__((no_sanitize("thread"))) inline bool open_wait_copy(const OpenWait& from, OpenWait* copy) {
   const uint64_t version = from.version.load(std::memory_order_acquire);
   if (version % 2 != 0 || from.tid.load(std::memory_order_relaxed) == 0 || !from.open) return false;
   copy->tid.store(from.tid.load());  // members are torn when the version changes, and then not used

@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned kDevices = 64;
 constexpr uint32_t kFreeEvents = 4096;
 
-constinit Device devices[kDevices];
+constinit Device devices[kDevices] = {};
 std::atomic<uint32_t> device_count;
 SpinLock devices_lock;
 

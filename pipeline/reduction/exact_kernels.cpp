@@ -159,12 +159,13 @@ template <class L, class T, class V, bool kFirst, bool kLast>
 
 template <class T, bool kFirst, bool kLast>
 void pass(const Sums<T>& sums, size_t first, size_t count, size_t at, size_t end, void* kept) {
+  constexpr unsigned kStep = kFirst && kLast ? 0 : 1;  // a sum of one pass keeps nothing, and `kept` is null
   auto* wide = static_cast<State<Vector<T, kWide>>*>(kept);
-  for (; end - at >= kWide; at += kWide)
-    vector_of<Loader<Vector<T, kWide>>, T, Vector<T, kWide>, kFirst, kLast>(sums, first, count, at, wide++, kWide);
+  for (; end - at >= kWide; at += kWide, wide += kStep)
+    vector_of<Loader<Vector<T, kWide>>, T, Vector<T, kWide>, kFirst, kLast>(sums, first, count, at, wide, kWide);
   auto* narrow = reinterpret_cast<State<Vector<T, kNarrow>>*>(wide);
-  for (; at < end; at += sizeof(T))
-    vector_of<OneLoader<T>, T, Vector<T, kNarrow>, kFirst, kLast>(sums, first, count, at, narrow++, sizeof(T));
+  for (; at < end; at += sizeof(T), narrow += kStep)
+    vector_of<OneLoader<T>, T, Vector<T, kNarrow>, kFirst, kLast>(sums, first, count, at, narrow, sizeof(T));
 }
 
 template <class T>

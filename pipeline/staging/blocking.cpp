@@ -35,7 +35,7 @@ struct Earlier {
 };
 enum class Known : uint8_t { kNotYet, kSome, kNone, kNever };
 constinit std::atomic<Known> known{Known::kNotYet};
-constinit Earlier earlier[kEarlier];
+constinit Earlier earlier[kEarlier] = {};
 constinit unsigned earlier_count;
 constinit SpinLock lock;
 

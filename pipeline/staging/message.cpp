@@ -17,7 +17,7 @@ namespace resil::staging {
 namespace {
 
 constexpr unsigned kBucketBits = 10;
-constinit memory::Pool<Message, &Message::next, 64, 1u << 20> pool;
+constinit memory::Pool<Message, &Message::next, 64, 1u << 20> pool = {};
 constinit Message* buckets[1u << kBucketBits];
 constinit SpinLock lock;
 constinit std::atomic<uint32_t> known;

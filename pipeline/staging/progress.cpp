@@ -36,10 +36,10 @@ struct List {
 
 /// Sends wait in the order of their calls. Send queues (communicator, destination) that fall into one list wait for
 /// each other's copies, which does no harm. With several threads one at a time posts what waits in a send queue.
-constinit List send_queues[kSendQueues];
+constinit List send_queues[kSendQueues] = {};
 constinit std::atomic<uint64_t> busy_send_queues, taken_send_queues;
 constinit thread_local uint64_t own_send_queues __attribute__((tls_model("initial-exec")));
-constinit List arriving, leaving, rising;
+constinit List arriving = {}, leaving = {}, rising = {};
 constinit std::atomic<uint32_t> in_lists;
 constinit SpinLock lock;
 constinit thread_local bool posting __attribute__((tls_model("initial-exec")));  // inside post()

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -316,32 +318,62 @@ namespace {
       : "r12", "r13", "cc", "memory");
 }
 
+/// The smallest alternate stack that programs use: the handler must fit.
+void use_small_alternate_stack() {
+  static char memory[8192];
+  stack_t alternate{};
+  alternate.ss_sp = memory;
+  alternate.ss_size = sizeof memory;
+  sigaltstack(&alternate, nullptr);
+}
+
 std::string broken_stack_dump(uint64_t sp, uint64_t frame, int* status) {
   Directory directory;
   return dump_of(directory, status, nullptr, [=] {
-    // The smallest alternate stack that programs use: the handler must fit.
-    static char memory[8192];
-    stack_t alternate{};
-    alternate.ss_sp = memory;
-    alternate.ss_size = sizeof memory;
-    sigaltstack(&alternate, nullptr);
+    use_small_alternate_stack();
     ready();
     spin_with(sp, frame);
     return 0;
   });
 }
 
+uint64_t expected_sp;
+
+/// Whether a process with this stack pointer survives a signal whose handler does nothing. Some processors and
+/// hypervisors do not return to a stack pointer that is not canonical: there the program dies of its own.
+bool returns_to(uint64_t sp, uint64_t frame) {
+  return finish(start([=] {
+           use_small_alternate_stack();
+           expected_sp = sp;
+           struct sigaction action {};
+           action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+           action.sa_sigaction = [](int, siginfo_t*, void* context) {
+             const auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+             if (static_cast<uint64_t>(registers[REG_RSP]) == expected_sp) shared->stop.store(1);
+           };
+           sigaction(SIGALRM, &action, nullptr);
+           const itimerval millisecond{{0, 1000}, {0, 1000}};
+           setitimer(ITIMER_REAL, &millisecond, nullptr);
+           spin_with(sp, frame);
+           return 0;
+         })) == 0;
+}
+
 }  // namespace
 
 TEST_CASE("a stack pointer into nowhere does not kill", "[dump]") {
+  int survived = 0;
   for (const uint64_t sp : {uint64_t{0}, uint64_t{8}, uint64_t{0x1000}, uint64_t{0x7ffffffff000}, ~uint64_t{7},
                             uint64_t{0x8000000000000000}, uint64_t{0x123456789abcdef8}}) {
     int status;
     const std::string text = broken_stack_dump(sp, sp ^ 0x10, &status);
     CAPTURE(sp);
-    CHECK(status == 0);
     CHECK_THAT(text, Catch::Contains("ends here"));
+    if (!returns_to(sp, sp ^ 0x10)) continue;
+    CHECK(status == 0);
+    ++survived;
   }
+  CHECK(survived >= 5);  // the canonical ones, on every machine
 }
 
 TEST_CASE("an overwritten stack does not kill", "[dump]") {

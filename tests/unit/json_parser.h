@@ -7,16 +7,21 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <utility>
 #include <vector>
 
 struct Json {
+  struct Member;
   enum Kind { kNull, kBoolean, kNumber, kString, kArray, kObject } kind = kNull;
   bool boolean = false;
   double number = 0;
   std::string string;
   std::vector<Json> items;
-  std::vector<std::pair<std::string, Json>> members;
+  std::vector<Member> members;
+};
+
+struct Json::Member {
+  std::string first;
+  Json second;
 };
 
 /// Length of the valid UTF-8 sequence at `i`, 0 if there is none. Decodes and encodes again: another way than shim/.
@@ -122,7 +127,7 @@ class JsonParser {
           if (!take(':')) return false;
         }
         if (!element(&item)) return false;
-        if (object) v->members.emplace_back(key, item);
+        if (object) v->members.push_back({key, item});
         else v->items.push_back(item);
       } while (take(','));
       return take(close);

@@ -75,8 +75,8 @@ void type_span(const TypeMap&, int64_t, int64_t*, int64_t*) {}
 uint64_t type_digest(const TypeMap&, const void*, int64_t, uint64_t) { return 0; }
 uint64_t digest(const void* data, size_t) { return *static_cast<const uint64_t*>(data); }
 namespace host_memory_detail {
-constinit thread_local Range stack __attribute__((tls_model("initial-exec")));
-constinit Range data, heap;
+constinit thread_local Range stack __attribute__((tls_model("initial-exec"))) = {};
+constinit Range data = {}, heap = {};
 bool ask(const void*, size_t) { return true; }
 }  // namespace host_memory_detail
 namespace ledger {
@@ -271,7 +271,8 @@ class World {
     std::sort(done.begin(), done.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<uint64_t> result;
     std::vector<Message> held_messages;
-    for (const auto& [order, message] : done) {
+    for (const auto& [order, of_order] : done) {
+      const Message& message = of_order;  // a binding cannot be captured
       bool shut = std::any_of(held_messages.begin(), held_messages.end(),
                               [&](const Message& m) { return m.source == message.source && m.tag == message.tag; });
       for (const auto& request : requests)

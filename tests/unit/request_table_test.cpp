@@ -208,12 +208,12 @@ TEST_CASE("requests: a handle that MPI gives again while its completion is under
     const char* what;
     unsigned starts_old, ends_old, starts_new, ends_new;  // threads
   };
-  const auto [what, starts_old, ends_old, starts_new, ends_new] =
-      GENERATE(Case{"each its own", 0, 0, 1, 1}, Case{"the new one handed over", 0, 0, 1, 2},
-               Case{"the old one handed over", 0, 2, 1, 1}, Case{"both handed over", 0, 1, 2, 3},
-               Case{"the new one to who started the old one", 0, 1, 2, 0});
+  const Case tried = GENERATE(Case{"each its own", 0, 0, 1, 1}, Case{"the new one handed over", 0, 0, 1, 2},
+                              Case{"the old one handed over", 0, 2, 1, 1}, Case{"both handed over", 0, 1, 2, 3},
+                              Case{"the new one to who started the old one", 0, 1, 2, 0});
   const bool full = GENERATE(false, true), new_first = GENERATE(false, true);
-  INFO(what << (full ? ", on the second level" : ", on the first level") << (new_first ? ", the new one first" : ""));
+  INFO(tried.what << (full ? ", on the second level" : ", on the first level")
+                  << (new_first ? ", the new one first" : ""));
   fake::Core core;
   Verifier verifier;
   constexpr uint64_t kHandle = 0x5555;
@@ -229,13 +229,13 @@ TEST_CASE("requests: a handle that MPI gives again while its completion is under
     });
     return told.size() == 1 ? told[0].cookie : 0;
   };
-  programs[starts_old].start(CallId::kMPI_Irecv, kHandle).cookies[0] = 1;
+  programs[tried.starts_old].start(CallId::kMPI_Irecv, kHandle).cookies[0] = 1;
   uint64_t told_new = 0;
-  CHECK(ends(programs[ends_old], [&] {
-          programs[starts_new].start(CallId::kMPI_Isend, kHandle).cookies[0] = 2;
-          if (new_first) told_new = ends(programs[ends_new], [] {});
+  CHECK(ends(programs[tried.ends_old], [&] {
+          programs[tried.starts_new].start(CallId::kMPI_Isend, kHandle).cookies[0] = 2;
+          if (new_first) told_new = ends(programs[tried.ends_new], [] {});
         }) == 1);
-  if (!new_first) told_new = ends(programs[ends_new], [] {});
+  if (!new_first) told_new = ends(programs[tried.ends_new], [] {});
   CHECK(told_new == 2);
   CHECK(entry_of(kHandle) == nullptr);
 }

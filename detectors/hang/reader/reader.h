@@ -17,7 +17,7 @@ namespace resil::hang {
 /// A copy, word by word; torn when the writer is at it, which the caller finds out by the instance before and after.
 /// The thread sanitizer sees one side of a protocol whose other side is another process.
 template <class T>
-[[gnu::no_sanitize("thread")]] inline T copy_of(const T& from) {
+__attribute__((no_sanitize("thread"))) inline T copy_of(const T& from) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0 && alignof(T) >= 8);
   T to;
   auto* in = reinterpret_cast<const volatile uint64_t*>(&from);

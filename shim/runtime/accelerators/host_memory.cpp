@@ -22,7 +22,7 @@ namespace resil {
 namespace host_memory_detail {
 
 constinit thread_local Range stack __attribute__((tls_model("initial-exec"))) = {};
-constinit Range data, heap;
+constinit Range data = {}, heap = {};
 
 namespace {
 
@@ -102,7 +102,7 @@ void learn_ranges() {
   if (start != 0 && __atomic_load_n(&heap.high, __ATOMIC_RELAXED) != end) heap.set(start, end);
 }
 
-constinit Range own[64];
+constinit Range own[64] = {};
 std::atomic<uint32_t> own_count;
 
 bool certain(const void* address, size_t bytes) {
