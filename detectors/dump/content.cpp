@@ -3,6 +3,7 @@
 // The sections that come from the ring. May touch: the ring, read only.
 #include "detectors/dump/content.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "shim/call/module.h"
@@ -74,10 +75,10 @@ const char* phase_name(uint32_t phase) {
   return "unknown";
 }
 
-void find_pending(Pending* pending) {
+void find_pending(Pending* pending, uint32_t most) {
   pending->listed = pending->total = 0;
   if (runtime.requests == nullptr) return;
-  for (uint32_t i = 0; i < runtime.request_count; ++i) {
+  for (uint32_t i = 0; i < std::min(runtime.request_count, most); ++i) {
     const ring::Request request = runtime.requests[i];
     if (!is_pending(request)) continue;
     ++pending->total;

@@ -26,7 +26,8 @@ struct Pending {
   uint32_t listed;
   uint32_t total;
 };
-void find_pending(Pending* pending);
+/// `most`: entries of the table to look at.
+void find_pending(Pending* pending, uint32_t most = UINT32_MAX);
 
 /// Everything a section needs.
 struct Content {

@@ -171,7 +171,7 @@ double measure_cost() {
     Thread thread;
     ring::TraceBuffer trace;
   };
-  constexpr int kRounds = 2000;
+  constexpr int kRounds = 500;
   auto* mapped = memory::map_array<Rehearsal>();
   if (mapped == nullptr) return 0;
   Rehearsal& rehearsal = *mapped;

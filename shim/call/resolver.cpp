@@ -65,10 +65,31 @@ struct Walk {
   const void* addresses[8];
 };
 
+/// False: this object certainly defines no PMPI_Init, by the Bloom filter of its hash table. Asking the loader about
+/// each of a hundred objects searches all that they depend on as well. Inside dl_iterate_phdr, where none is unloaded.
+bool may_define_mpi(const dl_phdr_info& info) {
+  const ElfW(Dyn)* entry = nullptr;
+  for (int i = 0; i < info.dlpi_phnum; ++i)
+    if (info.dlpi_phdr[i].p_type == PT_DYNAMIC)
+      entry = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[i].p_vaddr);
+  while (entry != nullptr && entry->d_tag != DT_NULL && entry->d_tag != DT_GNU_HASH) ++entry;
+  if (entry == nullptr || entry->d_tag == DT_NULL) return true;
+  // The loader has made an address of it, but for objects whose dynamic section is not writable (the vdso).
+  const auto* table = reinterpret_cast<const uint32_t*>(
+      entry->d_un.d_ptr < info.dlpi_addr ? info.dlpi_addr + entry->d_un.d_ptr : entry->d_un.d_ptr);
+  const uint32_t words = table[2], shift = table[3];
+  const auto* filter = reinterpret_cast<const ElfW(Addr)*>(table + 4);
+  constexpr uint32_t kBits = 8 * sizeof(ElfW(Addr));
+  uint32_t hash = 5381;
+  for (const char* c = "PMPI_Init"; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
+  const ElfW(Addr) both = ElfW(Addr){1} << (hash % kBits) | ElfW(Addr){1} << ((hash >> shift) % kBits);
+  return words == 0 || (filter[hash / kBits % words] & both) == both;
+}
+
 /// Collects the objects that themselves define PMPI_Init: the MPI libraries of this process.
 int visit_object(dl_phdr_info* info, size_t, void* data) {
   auto* walk = static_cast<Walk*>(data);
-  if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0 || walk->found == 8) return 0;
+  if (info->dlpi_name == nullptr || info->dlpi_name[0] == 0 || walk->found == 8 || !may_define_mpi(*info)) return 0;
   void* handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return 0;
   const void* address = foreign(handle, "PMPI_Init");

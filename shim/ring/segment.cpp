@@ -39,16 +39,37 @@ char live_path[256];
 bool anonymous;
 
 /// A first guess of the counter's rate; segment_sync_clock refines it over the length of the run.
+#if !defined(__aarch64__)
+struct TwoClocks {
+  uint64_t ticks, wall;
+};
+
+/// Both at one moment: of some readings the quickest, so that none is used in which another process came between.
+TwoClocks both_clocks() {
+  TwoClocks best{};
+  uint64_t shortest = UINT64_MAX;
+  for (int i = 0; i < 5; ++i) {
+    const uint64_t before = ticks(), wall = monotonic_ns(), after = ticks();
+    if (after - before >= shortest) continue;
+    shortest = after - before;
+    best = {before, wall};
+  }
+  return best;
+}
+#endif
+
 double measure_rate() {
 #if defined(__aarch64__)
   uint64_t frequency;
   asm volatile("mrs %0, cntfrq_el0" : "=r"(frequency));
   return static_cast<double>(frequency);
 #else
-  uint64_t t0 = ticks(), n0 = realtime_ns(), n1;
-  do n1 = realtime_ns();
-  while (n1 - n0 < 200000 && n1 >= n0);  // 0.2 ms: four digits
-  return static_cast<double>(ticks() - t0) * 1e9 / static_cast<double>(n1 - n0);
+  // Three digits do: the first exact rate is known when MPI_Init returns (segment_sync_clock).
+  const TwoClocks begin = both_clocks();
+  TwoClocks end;
+  do end = both_clocks();
+  while (end.wall - begin.wall < 20000);
+  return static_cast<double>(end.ticks - begin.ticks) * 1e9 / static_cast<double>(end.wall - begin.wall);
 #endif
 }
 
