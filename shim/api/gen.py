@@ -27,7 +27,7 @@ OBJECTS = {"COMM": "Communicator", "GROUP": "Group", "DATATYPE": "Datatype", "OP
 LARGE_FUNCTIONS = {"MPI_User_function*": "MPI_User_function_c*",
                    "MPI_Datarep_conversion_function*": "MPI_Datarep_conversion_function_c*"}
 ATTRIBUTES = ("blocking", "local", "poll", "starts", "activates", "completes", "collective", "creates_comm", "persistent",
-              "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives", "large_count", "has_data", "both_ways")
+              "partitioned", "p2p", "rma", "io", "tool", "lifecycle", "mpi4", "large", "receives", "large_count", "has_data", "has_blocks", "both_ways")
 # Class of a row, its first word -> the attributes that follow from it, and the enumerations of its details.
 CLASSES = {"Lifecycle": ["lifecycle"], "Send": ["p2p"], "Receive": ["p2p"], "SendReceive": ["p2p"],
            "SendReceiveReplace": ["p2p"], "Probe": ["p2p"], "MatchedProbe": ["p2p"], "MatchedReceive": ["p2p"],
@@ -173,13 +173,16 @@ def parse(path):
             f.attributes.append("both_ways")
         if has_data(f):
             f.attributes.append("has_data")
+        if has_blocks(f):
+            f.attributes.append("has_blocks")
     return functions + [twin(f) for f in functions if f.has("large")]
 
 
 def twin(f):
     """The large-count twin of a function."""
     made = copy.copy(f)
-    made.name, made.large, made.attributes = f.name + "_c", True, f.attributes + ["mpi4", "large_count"]
+    made.name, made.large = f.name + "_c", True
+    made.attributes = [a for a in f.attributes if a != "has_blocks"] + ["mpi4", "large_count"]
     return made
 
 
@@ -189,6 +192,12 @@ def has_data(f):
         return f.details[0] in ("Bcast", "Reduce", "Allreduce", "Scan", "Exscan", "NeighborAllgather")
     # The _end half of a split collective has a buffer, but no type.
     return any(map(f.has, ("rma", "p2p", "io"))) and not f.has("partitioned") and {"BUFFER", "DATATYPE"} <= {p.kind for p in f.parameters}
+
+
+def has_blocks(f):
+    """A collective with one (count, type) on each side, the same for all ranks: with root and communicator they say all."""
+    return f.call_class == "Collective" and f.details[0] in ("Gather", "Scatter", "Allgather", "Alltoall") and len(f.details) == 1 and \
+        not f.has("persistent")
 
 
 def fill(f):
@@ -315,7 +324,7 @@ def given(f):
     return ", ".join(out)
 
 
-FAST_COLLECTIVES = ("Barrier", "Bcast", "Reduce", "Allreduce", "Scan", "Exscan")
+FAST_COLLECTIVES = ("Barrier", "Bcast", "Reduce", "Allreduce", "Scan", "Exscan")  # and those that have blocks
 
 
 def fast(f, signature, names):
@@ -335,6 +344,11 @@ def fast(f, signature, names):
         return f"RESIL_FAST_TEST({start}, {name['REQUEST']}, flag, {name['STATUS']})"
     if f.has("poll") and f.call_class == "Probe":
         return f"RESIL_FAST_PROBE({start}, {name['SOURCE']}, {name['TAG']}, {name['COMM']}, flag)"
+    if f.has("has_blocks") and f.has("blocking"):
+        sent, received, types, counts = ([p.name for p in f.parameters if p.kind == kind and (direction is None or p.direction == direction)]
+                                         for kind, direction in (("BUFFER", "in"), ("BUFFER", "out"), ("DATATYPE", None), ("COUNT", None)))
+        return (f"RESIL_FAST_COLLECTIVE({start}, {sent[0]}, {received[0]}, both_counts({', '.join(counts)}), bits({types[0]}), "
+                f"{name.get('ROOT', '0')}, bits({types[1]}), {name['COMM']})")
     if f.call_class == "Collective" and f.has("blocking") and f.details[0] in FAST_COLLECTIVES:
         sent = next((p.name for p in f.parameters if p.kind == "BUFFER"), "nullptr")
         received = next((p.name for p in reversed(f.parameters) if p.kind == "BUFFER"), "nullptr")

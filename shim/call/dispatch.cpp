@@ -51,11 +51,21 @@ namespace {
 enum class Amount : uint8_t {
   kNone,  ///< it moves none
   kOneArgument,  ///< count, type, peer and communicator alone
+  kBlocks,  ///< these, and count and type of the other side
   kSeveral,  ///< arguments of blocks, partitions
 };
 constexpr auto kAmounts = by_call([](const CallInfo& info) {
-  return !has_bytes(info) ? Amount::kNone : info.has(kCallHasData) ? Amount::kOneArgument : Amount::kSeveral;
+  return !has_bytes(info)           ? Amount::kNone
+         : info.has(kCallHasData)   ? Amount::kOneArgument
+         : info.has(kCallHasBlocks) ? Amount::kBlocks
+                                    : Amount::kSeveral;
 });
+
+/// What lies in place has no amount of its own.
+bool is_in_place(const Event& e) {
+  return backend->is_in_place(e.send.buffer) || backend->is_in_place(e.receive.buffer);
+}
+int64_t counts_of(const Event& e) { return both_counts(e.send.count, e.receive.count); }
 
 /// The general way: looks everything up and leaves the envelope with the call site for the next time.
 [[gnu::noinline]] void look_up(Event& e, SiteEntry& site) {
@@ -68,7 +78,8 @@ constexpr auto kAmounts = by_call([](const CallInfo& info) {
   e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
   e.bytes = amount == Amount::kNone ? 0 : compute_bytes(e);
   const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
-  site.id = amount != Amount::kSeveral ? static_cast<uint16_t>(e.id) : kNoCall;
+  const bool kept = amount != Amount::kSeveral && (amount != Amount::kBlocks || !is_in_place(e));
+  site.id = kept ? static_cast<uint16_t>(e.id) : kNoCall;
   site.site = e.site;
   site.comm_handle = e.comm_handle;
   site.comm = e.comm;
@@ -77,8 +88,18 @@ constexpr auto kAmounts = by_call([](const CallInfo& info) {
   site.count = amount == Amount::kNone ? 0 : side.count;
   site.type = amount == Amount::kNone ? 0 : side.type;
   thread.type_sites.add(site.type, site_place(e.return_address));
+  if (amount == Amount::kBlocks) {
+    site.count = counts_of(e);
+    site.receive_type = e.receive.type;
+    thread.type_sites.add(site.receive_type, site_place(e.return_address));
+  }
   site.generation = call_generation.load(std::memory_order_relaxed);
   flight::prepare(e, site);
+}
+
+[[gnu::noinline]] bool blocks_repeat(const Event& e, const SiteEntry& site) {
+  return site.count == counts_of(e) && site.type == e.send.type && site.receive_type == e.receive.type &&
+         !is_in_place(e);
 }
 
 [[gnu::always_inline]] inline bool repeats(const Event& e, const SiteEntry& site) {
@@ -88,7 +109,7 @@ constexpr auto kAmounts = by_call([](const CallInfo& info) {
       site.tag != tag || site.generation != call_generation.load(std::memory_order_relaxed))
     return false;
   if (site.offset != 0 && site.site != e.site) return false;
-  if (!(e.attributes & kCallHasData)) return true;
+  if (!(e.attributes & kCallHasData)) return !(e.attributes & kCallHasBlocks) || blocks_repeat(e, site);
   const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
   return site.count == side.count && site.type == side.type;
 }
@@ -105,14 +126,17 @@ bool has_former(const SiteEntry& site) {
   const unsigned place = former_place(site.site, site.comm_handle, site.type, site.count, site.peer);
   thread.former[place] = site;
   thread.type_sites.add(site.type, kSiteCache + place);
+  if (has_blocks(site)) thread.type_sites.add(site.receive_type, kSiteCache + place);
 }
 
 /// What an equal call from there has left, though another one has followed it; null: nothing.
 SiteEntry* former_of(const Event& e) {
   const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
-  const bool moves = kAmounts[e.id] == Amount::kOneArgument;
+  const Amount amount = kAmounts[e.id];
+  const bool moves = amount == Amount::kOneArgument || amount == Amount::kBlocks;
+  const int64_t count = amount == Amount::kBlocks ? counts_of(e) : side.count;
   SiteEntry& former =
-      e.thread->former[former_place(e.site, e.comm_handle, moves ? side.type : 0, moves ? side.count : 0, e.peer)];
+      e.thread->former[former_place(e.site, e.comm_handle, moves ? side.type : 0, moves ? count : 0, e.peer)];
   if (former.return_address != e.return_address || former.site != e.site || !repeats(e, former)) return nullptr;
   // What stood in the way of the fast path may do so no more.
   if (!(former.id & kFast) && hooks().all_fast && fast::kMayBeFast.of[static_cast<unsigned>(e.id)]) return nullptr;
@@ -239,7 +263,7 @@ void leave(Event& e) {
 
 namespace {
 
-/// A call site that is new, or not the program's own.
+/// A call site that is new, or the library's own, or of a binding whose caller must be looked for.
 [[gnu::noinline]] void count_elsewhere(Thread* thread, CallId id, uint64_t return_address, uint64_t frame) {
   SiteEntry& site = site_lookup(*thread, return_address, frame);
   if (!site.special || site.kind != SiteClass::kInternal)
@@ -250,9 +274,19 @@ namespace {
 
 void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame) {
   const SiteEntry& site = thread->sites[site_place(return_address)];
-  if (site.return_address != return_address || site.special) [[unlikely]]
+  if (site.return_address != return_address) [[unlikely]]
     return count_elsewhere(thread, id, return_address, frame);
-  flight::local(*thread, id, return_address);
+  uint64_t caller = return_address;
+  if (site.special) [[unlikely]] {
+    if (site.kind == SiteClass::kInternal || site.offset == kNoPlace)
+      return count_elsewhere(thread, id, return_address, frame);
+    if (site.offset != 0) {
+      caller = *reinterpret_cast<const uint64_t*>(frame + site.offset);
+      if (caller - site.module_start >= site.module_bytes) return count_elsewhere(thread, id, return_address, frame);
+    }
+    caller += site.shift;
+  }
+  flight::local(*thread, id, caller);
 }
 
 bool intercept(Event& e) {

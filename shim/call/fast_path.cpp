@@ -37,7 +37,7 @@ void prepare(Event& e, SiteEntry& site) {
   if (site.id != id || !kMayBeFast.of[id] || e.nested || request_table_has_threads() || !hooks().all_fast ||
       intercepted[id] || !is_plain(e) || site.return_address != e.return_address)
     return;
-  site.op = 0;
+  if (!(e.attributes & kCallHasBlocks)) site.op = 0;
   if (e.attributes & kCallCollective && is_reduction(collective_of(e.id))) site.op = e.op;
   for (auto* hook = hooks().fast; *hook != nullptr; ++hook)
     if (!(*hook)(e, site)) return;

@@ -54,11 +54,11 @@ constexpr bool is_wait(CallId id) {
   return info.call_class == CallClass::kCompletion && info.has(kCallBlocking) &&
          (info.completion == Completion::kOne || info.completion == Completion::kAll);
 }
-/// Those whose signature follows from count, type, root, operator and communicator.
+/// Those whose signature follows from counts, types, root, operator and communicator.
 constexpr bool is_collective(CallId id) {
   const CallInfo& info = call_info(id);
   return info.call_class == CallClass::kCollective && info.initiation == Initiation::kBlocking &&
-         (!has_bytes(info) || info.has(kCallHasData)) && !is_neighborhood(info.collective) &&
+         (!has_bytes(info) || info.has(kCallHasData | kCallHasBlocks)) && !is_neighborhood(info.collective) &&
          !info.has(kCallLargeCount);
 }
 /// MPI_Test and MPI_Iprobe.
@@ -174,7 +174,7 @@ template <CallId id>
   thread->outer_frame = frame;
   ring::CallCounter& counter = trace.counters[static_cast<unsigned>(id)];
   counter.count += 1;
-  if constexpr ((call_info(id).attributes & kCallHasData) != 0) counter.bytes += site->record.bytes;
+  if constexpr (has_bytes(call_info(id))) counter.bytes += site->record.bytes;
   if constexpr (is_message(id)) {
     site->traffic[0] += 1;
     site->traffic[1] += site->record.bytes;
@@ -368,6 +368,7 @@ template <CallId id, class Handle>
 
 // --- Collectives ----------------------------------------------------------------------------------------------------
 
+/// `count`, `type`, `op`: of a call with blocks both_counts(), what is sent, and the type of what is received.
 template <CallId id>
 [[gnu::always_inline]] inline bool collective(Call& call, uint64_t return_address, uint64_t frame, const void* sent,
                                               const void* received, int64_t count, uint64_t type, int root, uint64_t op,
@@ -378,7 +379,7 @@ template <CallId id>
   constexpr bool kMoves = moves_data(info.collective);
   const auto differs = [&] {
     return site == nullptr || site->comm_handle != comm || (has_root(info.collective) && site->peer != root) ||
-           (is_reduction(info.collective) && site->op != op) ||
+           ((is_reduction(info.collective) || info.has(kCallHasBlocks)) && site->op != op) ||
            (kMoves && (site->count != count || site->type != type));
   };
   if (differs()) [[unlikely]] {

@@ -29,7 +29,7 @@ static_assert(kCallCount < kNoCall);
 struct alignas(64) SiteEntry {
   uint64_t return_address;
   uint64_t comm_handle, type, site;
-  int64_t count;
+  int64_t count;  ///< or both_counts()
   CommInfo* comm;
   int32_t peer, tag;
   uint32_t generation;
@@ -43,6 +43,7 @@ struct alignas(64) SiteEntry {
   union {
     ring::Envelope* envelope;
     uint64_t op;
+    uint64_t receive_type;  ///< of calls that are kCallHasBlocks
   };
   uint64_t signature, mixed;
   int32_t world;  ///< the partner's rank, or the root's
@@ -52,6 +53,11 @@ struct alignas(64) SiteEntry {
   alignas(64) ring::Record record;  ///< what an equal call writes
 };
 static_assert(sizeof(SiteEntry) == 192);
+
+inline bool has_blocks(const SiteEntry& site) {
+  const unsigned id = site.id & ~kFast;
+  return id < kCallCount && call_info(static_cast<CallId>(id)).has(kCallHasBlocks);
+}
 
 /// Which call sites may remember a datatype: a bit for each eight of `sites`, then of `former`.
 struct TypeSites {

@@ -79,8 +79,14 @@ template <bool sends, bool receives>
     fast::polled<call_id, Request>(call, result, result != 0 || *flag != 0, nullptr, Request{}, nullptr);    \
     return result;                                                                                           \
   }
+template <CallId id>
+inline bool lies_in_place(const void* sent, const void* received) {
+  if constexpr ((call_info(id).attributes & kCallHasBlocks) != 0) return sent == in_place() || received == in_place();
+  else return false;
+}
 #define RESIL_FAST_COLLECTIVE(call_id, signature, arguments, sent, received, count, type, root, op, comm)           \
-  if (fast::Call call; fast::collective<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),     \
+  if (fast::Call call; !lies_in_place<call_id>(sent, received) &&                                                   \
+                       fast::collective<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),     \
                                                  reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, received, \
                                                  count, type, root, op, bits(comm))) [[likely]] {                   \
     const int result = real<signature>(layer, call_id) arguments;                                                   \

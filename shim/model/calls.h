@@ -33,6 +33,7 @@ enum CallAttribute : uint32_t {
   kCallLarge = 1u << 16,
   kCallLargeCount = 1u << 18,  ///< the `_c` twin itself
   kCallHasData = 1u << 19,  ///< one significant (count, type)
+  kCallHasBlocks = 1u << 21,  ///< one (count, type) on each side, of which the calling rank's or all are significant
   kCallBothWays = 1u << 20,  ///< sends and receives: MPI_Sendrecv and the like
   kCallReceives = 1u << 17,  ///< point-to-point, one-sided or I/O: the data comes in
 };
@@ -224,6 +225,11 @@ constexpr bool has_root(Collective operation) {
 /// Are its bytes counted (compute_bytes)? By one argument alone if it is kCallHasData.
 constexpr bool has_bytes(const CallInfo& info) {
   return info.has(kCallHasData | kCallPartitioned) || moves_data(info.collective);
+}
+
+/// Both counts of a call that is kCallHasBlocks as one number.
+constexpr int64_t both_counts(int64_t send, int64_t receive) {
+  return static_cast<int64_t>(static_cast<uint64_t>(receive) << 32 | static_cast<uint32_t>(send));
 }
 
 /// Brings data from the target to the origin.

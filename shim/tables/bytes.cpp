@@ -76,14 +76,16 @@ void forget_type(Thread* thread, uint64_t type) {
     return;
   }
   thread->freed_type = type;
-  uint64_t& groups = thread->type_sites.groups[TypeSites::bucket(type)];
+  const unsigned bucket = TypeSites::bucket(type);
+  uint64_t& groups = thread->type_sites.groups[bucket];
   for (uint64_t left = groups; left != 0; left &= left - 1) {
     const auto group = static_cast<unsigned>(__builtin_ctzll(left));
     bool others = false;
     for (unsigned i = group * TypeSites::kTogether; i < (group + 1) * TypeSites::kTogether; ++i) {
       SiteEntry& site = i < kSiteCache ? thread->sites[i] : thread->former[i - kSiteCache];
-      if (site.type == type) site.id = kNoCall;
-      else others = others || TypeSites::bucket(site.type) == TypeSites::bucket(type);
+      // Of calls without blocks the second is no type: what is closed or kept for it in vain does no harm.
+      if (site.type == type || site.receive_type == type) site.id = kNoCall;
+      else others = others || TypeSites::bucket(site.type) == bucket || TypeSites::bucket(site.receive_type) == bucket;
     }
     if (!others) groups &= ~(uint64_t{1} << group);
   }

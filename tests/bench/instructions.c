@@ -98,6 +98,7 @@ static void allreduce_double(void) {
   MPI_Allreduce(one, all, 8, MPI_DOUBLE, MPI_SUM, comm);
 }
 static void bcast(void) { MPI_Bcast(in, 4, MPI_INT, 0, comm); }
+static void alltoall(void) { MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm); }
 static void iallreduce(void) {
   MPI_Request request;
   int one = 1, all;
@@ -154,6 +155,7 @@ static const struct {
              {"allreduce", allreduce},
              {"allreduce_double", allreduce_double},
              {"bcast", bcast},
+             {"alltoall", alltoall},
              {"iallreduce", iallreduce},
              {"barrier", barrier},
              {"iprobe", iprobe},

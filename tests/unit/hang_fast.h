@@ -132,6 +132,32 @@ struct Program {
     REQUIRE(call(e, result));
   }
 
+  struct Amount {
+    int64_t count;
+    uint64_t type;
+  };
+
+  /// One amount on each side. `in_place`: the wrappers send such calls the general way.
+  template <CallId id>
+  void blocks(uint64_t site, int root, Amount sent, Amount received, uint64_t comm, bool in_place, int result) {
+    if (fast::Call call;
+        fast && !in_place &&
+        fast::collective<id>(call, site, kFrame, nullptr, nullptr, both_counts(sent.count, received.count), sent.type,
+                             root, received.type, comm)) {
+      ++by_fast_path;
+      nested();
+      fast::message_done<id>(call, result);
+      return;
+    }
+    Event e = make(id, has_root(call_info(id).collective) ? root : ring::kNoPeer, ring::kNoTag, sent.count, comm);
+    e.return_address = site;
+    e.send.type = sent.type;
+    e.receive.count = received.count;
+    e.receive.type = received.type;
+    if (in_place) (id == CallId::kMPI_Scatter ? e.receive : e.send).buffer = fake::in_place();
+    REQUIRE(call(e, result));
+  }
+
   /// `key`: MPI_Test's.
   template <CallId id>
   void poll(uint64_t site, uint64_t key, int peer, int tag, uint64_t comm, int flag, int result) {
@@ -167,7 +193,7 @@ struct Program {
     uint64_t next_key = 0x55550000;
     for (int step = 0; step < steps; ++step) {
       // Mostly what the call site had last.
-      const uint32_t what = below(12), variant = below(12) == 0 ? below(3) : 0;
+      const uint32_t what = below(14), variant = below(12) == 0 ? below(3) : 0;
       const int peer = static_cast<int>(variant), tag = 7 + static_cast<int>(below(20) == 0);
       const uint64_t comm = below(10) == 0 ? kOtherComm : fake::kCommWorld,
                      type = below(15) == 0 ? kInt : fake::kDouble, site = 0x1000 + what * 64 + below(2) * 16;
@@ -229,6 +255,18 @@ struct Program {
           if (same == backend->request_null()) break;
           message<CallId::kMPI_Irecv>(site + 32, peer, tag, count, type, comm, 0, same);
           wait<CallId::kMPI_Wait>(site, {reinterpret_cast<void*>(same)}, 0);
+          break;
+        }
+        case 12:
+        case 13: {
+          const Amount sent = {count, type},
+                       received = {below(12) == 0 ? 2 : count, below(15) == 0 ? kInt : fake::kDouble};
+          const bool in_place = below(12) == 0;
+          if (what == 13 && below(2) == 0)
+            blocks<CallId::kMPI_Alltoall>(site, 0, sent, received, comm, in_place, result);
+          else if (what == 13) blocks<CallId::kMPI_Allgather>(site, 0, sent, received, comm, in_place, result);
+          else if (below(2) == 0) blocks<CallId::kMPI_Gather>(site, peer, sent, received, comm, in_place, result);
+          else blocks<CallId::kMPI_Scatter>(site, peer, sent, received, comm, in_place, result);
           break;
         }
         case 7: collective<CallId::kMPI_Barrier>(site, 0, 0, 0, 0, comm, 0); break;

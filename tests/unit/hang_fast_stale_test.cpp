@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "detectors/hang/slots/signature.h"
 #include "hang_fast.h"
 #include "shim/call/objects.h"
 
@@ -92,10 +93,14 @@ TEST_CASE("fast path: a datatype that was freed and made again with the same han
       REQUIRE(newest().bytes == bytes);
       program.collective<CallId::kMPI_Allreduce>(kSite + 16, 0, 4, kDerived, 3, fake::kCommWorld, 0);
       REQUIRE(newest().bytes == bytes);
+      // As what is received, whose type the call site keeps besides the one that is sent.
+      program.blocks<CallId::kMPI_Alltoall>(kSite + 64, 0, {1, fake::kDouble}, {4, kDerived}, fake::kCommWorld, false,
+                                            0);
+      REQUIRE(signature_unpack(program.slots.watched.section->waits[0].signature).bytes == signature_bytes(bytes));
     }
     // Of another communicator last: the call sites' former envelopes have the type, too.
     sends(program, 7, kDerived, kOtherComm);
-    REQUIRE(program.by_fast_path >= before + 3);
+    REQUIRE(program.by_fast_path >= before + 6);
     other(7), other(8);
     REQUIRE((other(7) && other(8)));
     forget_type(current_thread, kDerived);
