@@ -25,7 +25,7 @@ from .cells import Impossible
 from .roots import ABI, INTROSPECT, LIBRARIES, TREE, host_release, tests_of
 
 IN_ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "in_root")
-ROOTS_SECONDS = 150  # making the roots; 20 or 30 on an idle machine with a quick network
+ROOTS_SECONDS = 150  # making the roots, where tests wait for it; 20 or 30 on an idle machine with a quick network
 AT_ONCE = max(2, os.cpu_count() or 2)  # in each cell; both together as scripts/test
 
 Cell = collections.namedtuple("Cell", "name release mpi version standard packages unpacked tests")
@@ -41,6 +41,7 @@ CELLS = (
           "launches", "small-stacks", "collective-checks", "pending", "replay", "modes")),
 )
 MARK = "CELL_OF_RESIL"
+MAIN = threading.Lock()  # one at a time builds in the main folder
 VERSION = {"openmpi": ("mpirun.openmpi", "--version"), "mpich": ("mpirun.mpich", "--version")}
 # What Debian 12's linker need not find: the library is of a newer system.
 COMPILE = """#!/bin/sh
@@ -197,17 +198,39 @@ def build_of(cell, library):
     return f"{main}/ci-{cell.name}" if cell.standard else main
 
 
+def parts_of(cell, known):
+    """Of {test: files that it needs}: (files of this MPI, files of none). What is another MPI's is left out by the tests."""
+    files = sorted({file for needed in known.values() for file in needed})
+    if not cell.standard:
+        return files, []
+    mpi_of = {file: next((mpi for mpi in VERSION if mpi in os.path.basename(file).split(".")), None) for file in files}
+    return [file for file in files if mpi_of[file] == cell.mpi], [file for file in files if mpi_of[file] is None]
+
+
+def make_files(what, build, files, clock, environment):
+    if files:
+        light.run(clock, what, "ninja", "-C", build, *files, env=environment)
+
+
+def take_files(cell, files, main, build, clock):
+    """What is no MPI's is the main folder's."""
+    with MAIN:
+        make_files(f"building what {cell.name} shares", main, files, clock, {**os.environ})
+    for file in files:
+        os.makedirs(os.path.dirname(f"{build}/{file}"), exist_ok=True)
+        shutil.copy2(f"{main}/{file}", f"{build}/{file}")
+
+
 def build_programs(cell, root, build, clock):
-    """{test: files that it needs}, which are there now."""
+    """{test: files that it needs}; those of the cell's MPI are there now."""
     if cell.standard:
         prepare_standard(cell, root, build, clock)
     with contextlib.suppress(Impossible):  # without, each Python of the tests compiles all that it imports: unpacking ran no script
         light.run(clock, "compiling Python's files", *in_root(root), "/usr/bin/python3", f"{TREE}/tests/pycache.py", f"{build}/pycache",
                   env={**os.environ, "IN_ROOT_WRITES": "1"})
     known = known_tests(cell, build, clock)
-    files = sorted({file for needed in known.values() for file in needed})
-    if files:
-        light.run(clock, f"building the programs of {cell.name}", "ninja", "-C", build, *files, env=environment_of(cell, build))
+    with contextlib.nullcontext() if cell.standard else MAIN:
+        make_files(f"building the programs of {cell.name}", build, parts_of(cell, known)[0], clock, environment_of(cell, build))
     return known
 
 
@@ -217,6 +240,7 @@ def run_cell(cell, root, library, clock, count):
     version = version_of(cell, root, clock)
     known = build_programs(cell, root, build, clock)
     if cell.standard:
+        take_files(cell, parts_of(cell, known)[1], os.path.dirname(library), build, clock)
         take_library(library, build)
     count.skips(cell, [test for test in cell.tests if test not in known], f"no such test here: is {cell.mpi} installed?")
     print(f"{cell.name}: {cell.mpi} {version}, {len(known)} tests; ready after {time.monotonic() - began:.0f} s", flush=True)
@@ -236,7 +260,7 @@ def need_here():
 def run(options):
     """The verb `ci`."""
     clock, count = light.Clock(options.seconds), Count()
-    making = light.Clock(min(ROOTS_SECONDS, options.seconds))
+    making = clock if options.prepare else light.Clock(min(ROOTS_SECONDS, options.seconds))
     library = os.path.abspath(options.library)
     ready, running = {}, {}
     for cell in CELLS:

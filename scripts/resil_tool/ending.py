@@ -133,10 +133,10 @@ def tell(directory, ranks, now: float | None = None) -> dict:
     end, exact = (now, True) if alive else _end(ranks, log, directory)
     told = {"seconds": max(0.0, end - start) if start and end else None, "end_known": exact, "still_seconds": None, "stands": False,
             "inside": [], "outside": [], "polling": [], "senders": {}, "accused": "", "slurm": "",
-            "memory": []}
+            "memory": [], "memory_some": []}
     for rank in gone:
         _until(rank, end)
-    told["memory"] = _by_memory(gone, log, start)
+    told["memory"], told["memory_some"] = _by_memory(gone, log, start)
     those = alive or gone
     seen = len(ranks) >= sum(directory.expected.values()) and not any(rank.state == "unknown" for rank in ranks) \
         and not directory.rankless  # who cannot be seen may move
@@ -185,22 +185,34 @@ def kernel_kills(since: float, path: str = "/dev/kmsg") -> dict[int, float]:
     return found
 
 
-def _by_memory(gone, log, start: float | None) -> list:
-    """Ranks that the kernel's log of this machine names as killed for lack of memory; and those that left without a trace on a node where
-    the out-of-memory killer has ended processes of the job's control group: by hang.log, or by what a rank noted that was ended after it."""
-    here = [rank for rank in gone if not rank.ended_by and rank.pid and attach.is_here(rank)]
+def _by_memory(gone, log, start: float | None) -> tuple[list, list]:
+    """(ranks that the out-of-memory killer has ended, [(how many, of which ranks)] where that is not known of each). Ranks left without
+    a trace; the killer's are those that the kernel's log of this machine or hang.log names. On a node of which neither names one, what a
+    rank noted that was ended after them counts: kills in the job's control group. Fewer kills than ranks that left so are some of
+    them: a launcher may send SIGKILL so soon after SIGTERM that a rank has no time to note it (prterun 5.0.7, on a busy node)."""
+    silent = [rank for rank in gone if not rank.ended_by]
+    here = [rank for rank in silent if rank.pid and attach.is_here(rank)]
     kills = kernel_kills(start) if here and start else {}
     named = {int(found.group(1)) for _, what, sentence in log if what == "notice" and (found := _MEMORY.match(sentence))}
-    hosts = {rank.host for rank in gone if rank.oom_kills}
-    for rank in gone:
-        rank.by_memory = not rank.ended_by and (rank.rank in named or rank.host in hosts or rank in here and rank.pid in kills)
-    return [rank.key for rank in gone if rank.by_memory]
+    some = []
+    for host in dict.fromkeys(rank.host for rank in silent):
+        those = [rank for rank in silent if rank.host == host]
+        killed = [rank for rank in those if rank.rank in named or rank in here and rank.pid in kills]
+        counted = max((rank.oom_kills for rank in gone if rank.host == host), default=0)
+        if not killed and counted >= len(those):
+            killed = those
+        elif not killed and counted:
+            some.append((counted, [rank.key for rank in those]))
+        for rank in killed:
+            rank.by_memory = True
+    return [rank.key for rank in silent if rank.by_memory], some
 
 
 def memory(told: dict) -> str:
     """Which ranks the out-of-memory killer has ended, as part of a sentence; "" none."""
-    keys = told["memory"]
-    return "%s ran out of memory: the kernel's out-of-memory killer has ended processes of this job there" % ranks_phrase(keys) if keys else ""
+    those = [ranks_phrase(told["memory"])] if told["memory"] else []
+    those += ["%d of %s" % (count, ranks_phrase(keys)) for count, keys in told["memory_some"]]
+    return "%s ran out of memory: the kernel's out-of-memory killer has ended processes of this job there" % " and ".join(those) if those else ""
 
 
 def _until(rank, end: float) -> None:

@@ -8,7 +8,6 @@ Usage: jobs_test.py BUILD openmpi|mpich      (BUILD holds p2p.MPI, ends.MPI, plu
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 
@@ -78,33 +77,9 @@ def stacked(first):
     assert ours["MPI_Finalize"] == 1 and "MPI_Allreduce" not in ours or first, f"the tool's traffic: {ours}"
 
 
-SMALL_TOOL = """
-#include <mpi.h>
-int MPI_Send(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
-  int rank, result = PMPI_Comm_rank(comm, &rank);
-  return result == MPI_SUCCESS ? PMPI_Send(buffer, count, type, to, tag, comm) + (rank < 0) : result;
-}
-int MPI_Recv(void* buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status* status) {
-  int flag = 0, result = PMPI_Iprobe(from, tag, comm, &flag, MPI_STATUS_IGNORE);
-  return result == MPI_SUCCESS ? PMPI_Recv(buffer, count, type, from, tag, comm, status) + 0 * flag : result;
-}
-"""
-
-
-def compile_here(*words):
-    """By the MPI's wrapper, which needs a compiler: the small roots of scripts/matrix ci have none."""
-    if shutil.which("gcc") is None or shutil.which(f"mpicc.{MPI}") is None:
-        raise LeftOut("no compiler here")
-    subprocess.run([f"mpicc.{MPI}", "-O0", *words], check=True)
-
-
 def small_tool(first):
     """A tool that wraps two functions, not MPI_Init, and comes back from what it calls: each call is counted once all the same."""
-    folder = jobs.scratch()
-    source, tool = os.path.join(folder, "tool.c"), os.path.join(folder, "tool.so")
-    with open(source, "w", encoding="ascii") as file:
-        file.write(SMALL_TOOL)
-    compile_here("-shared", "-fPIC", "-o", tool, source)
+    tool = os.path.join(os.environ.get("COUNTING_TOOL_DIR", BUILD), f"small_tool.{MPI}.so")
     result = jobs.run(MPI, 2, [program("p2p")], **({"tools_before": [tool]} if first else {"tools_after": [tool]}))
     assert result.returncode == 0, result.text()
     ours = reports.counts(transparent.clean_report(result, 2)[0])
@@ -118,22 +93,6 @@ def small_tool(first):
         assert ours == plain, {name: (ours.get(name), plain.get(name)) for name in {**ours, **plain} if ours.get(name) != plain.get(name)}
 
 
-GREEDY = r"""
-#include <mpi.h>
-#include <stdlib.h>
-#include <string.h>
-int main(int argc, char** argv) {
-  int rank;
-  double x = 1, y;
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  for (int i = 0; i < 50; ++i) MPI_Allreduce(&x, &y, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-  while (rank == 1) memset(malloc(1 << 20), 1, 1 << 20);
-  MPI_Allreduce(&x, &y, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-  MPI_Finalize();
-  return 0;
-}
-"""
 LIMIT_BYTES = 400 << 20
 
 
@@ -168,17 +127,13 @@ def out_of_memory():
     group = memory_group()
     if group is None:
         raise LeftOut("no memory control group may be made here")
-    folder = jobs.scratch()
-    source, app, entered = (os.path.join(folder, name) for name in ("greedy.c", "greedy", "entered"))
-    with open(source, "w", encoding="ascii") as file:
-        file.write(GREEDY)
-    compile_here("-o", app, source)
+    entered = os.path.join(jobs.scratch(), "entered")
     with open(entered, "w", encoding="ascii") as file:  # the launcher and what it starts are in the group, the test is not
         file.write(f"#!/bin/sh\necho $$ > {group}/cgroup.procs || exit 99\nexec \"$@\"\n")
     os.chmod(entered, 0o700)
     directory = os.path.join(jobs.scratch(), "report")
     try:
-        result = jobs.start([entered, *jobs.launcher(MPI, 3, jobs.rank_environment(True, directory, {"RESIL_LOG": "quiet"})), app], directory, timeout=120)
+        result = jobs.start([entered, *jobs.launcher(MPI, 3, jobs.rank_environment(True, directory, {"RESIL_LOG": "quiet"})), program("greedy")], directory, timeout=120)
         assert result.returncode not in (0, 99), result.text()
         told = jobs.run_tool("report", directory, "--json")
         said = " ".join(patience.run([sys.executable, os.path.join(jobs.ROOT, "scripts", "resil"), "report", directory], capture_output=True,

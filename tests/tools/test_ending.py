@@ -5,7 +5,9 @@ import json
 import os
 import re
 import time
+import types
 import unittest
+from unittest import mock
 
 import support
 from resil_tool import dump, ending, findings, fold, layout, ring, waits
@@ -123,6 +125,22 @@ class Ending(Case):
         self.assertEqual(json.loads(self.tool("report", "--json", self.directory)[1])["ending"]["out_of_memory"], "1")
         self.write("hang.log", "%d launch 0123\n%d notice rank 1 has ended without MPI_Finalize\n" % (now * 1e9, now * 1e9))
         self.assertNotIn("memory", self.screen()[1].split("reports")[0])
+
+    def test_out_of_memory_by_counted_kills(self):
+        """Rank 0 noted that it was ended, and how many kills its control group had counted; the others left without a trace."""
+        def told(silent, kills, log=(), kernel=None):
+            ranks = [types.SimpleNamespace(rank=rank, key=(0, rank), pid=50 + rank, host="one", ended_by="" if rank else "prterun",
+                                           oom_kills=0 if rank else kills, by_memory=False) for rank in range(silent + 1)]
+            with mock.patch.object(ending, "kernel_kills", return_value=kernel or {}), mock.patch.object(ending.attach, "is_here", return_value=True):
+                memory, some = ending._by_memory(ranks, log, 1.0)  # pylint: disable=protected-access
+            self.assertEqual(memory, [rank.key for rank in ranks if rank.by_memory])
+            return ending.memory({"memory": memory, "memory_some": some}).partition(" ran out of memory: the kernel's")[0]
+
+        self.assertEqual([told(1, 1), told(2, 2), told(2, 1), told(2, 0)], ["rank 1", "ranks 1-2", "1 of ranks 1-2", ""])
+        notice = "rank 2 has ended without MPI_Finalize; the out-of-memory killer has ended processes on its node"
+        self.assertEqual(told(2, 1, [(1.0, "notice", notice)]), "rank 2")
+        self.assertEqual(told(2, 1, kernel={51: 1.0}), "rank 1")
+        self.assertEqual(told(2, 0, kernel={51: 1.0}), "rank 1")
 
     def test_out_of_memory_by_the_kernel(self):
         up = time.clock_gettime(time.CLOCK_MONOTONIC)
