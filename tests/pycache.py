@@ -22,13 +22,15 @@ IMPORT = re.compile(r"^ *(?:from|import) (\w+(?:\.\w+)*)", re.M)
 def fill():
     for folder in STARTED:
         compileall.compile_dir(os.path.join(ROOT, folder), quiet=2)
+    # Python 3.9 does not list its own modules.
+    own = getattr(sys, "stdlib_module_names", None) or {os.path.splitext(name)[0] for name in os.listdir(os.path.dirname(os.__file__))}
     wanted = {"runpy"}
     for path in glob.glob(os.path.join(ROOT, "scripts", "**", "*.py"), recursive=True) + \
             glob.glob(os.path.join(ROOT, "tests", "**", "*.py"), recursive=True):
         with open(path, encoding="utf-8") as file:
             wanted.update(IMPORT.findall(file.read()))
     for name in sorted(wanted):
-        if name.split(".")[0] in sys.stdlib_module_names:
+        if name.split(".")[0] in own:
             try:
                 importlib.import_module(name)
             except ImportError:

@@ -185,6 +185,10 @@ static bool no_thread_was_made() {
   return word != nullptr && *word != 0;
 }
 
+/// Threads of resil's own, and the one that UCX starts when it is loaded: it looks for a daemon that shows UCX's state
+/// as files, and mostly ends soon.
+static bool is_no_programs(const char* name) { return strncmp(name, "resil-", 6) == 0 || strcmp(name, "fuse\n") == 0; }
+
 void sources_count_threads() {
   if (no_thread_was_made()) return;
   constexpr int kMost = 256;
@@ -194,7 +198,7 @@ void sources_count_threads() {
   uint64_t others = 0;
   for (int i = 0; i < count && i < kMost; ++i) {
     if (tids[i] == static_cast<int32_t>(syscall(SYS_gettid))) continue;
-    char path[64], name[32] = "";
+    char path[64], name[32] = "";  // stays empty where the thread has ended meanwhile
     snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tids[i]);
     const int file = open64(path, O_RDONLY | O_CLOEXEC);
     if (file >= 0) {
@@ -202,7 +206,7 @@ void sources_count_threads() {
       name[length > 0 ? length : 0] = 0;
       close(file);
     }
-    others += strncmp(name, "resil-", 6) != 0;
+    others += name[0] != 0 && !is_no_programs(name);
   }
   other_threads.store(others, std::memory_order_relaxed);
 }

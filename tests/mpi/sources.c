@@ -4,10 +4,12 @@
 // that number. Usage: sources KIND. SOURCES_FLIP=RANK adds to that rank's number: a fault.
 //
 //   none wtime wtime-many wtime-flood time time-early clock getpid urandom getrusage stat threads threads-early
-//   emulated array spread
+//   emulated ucx array spread
 //
 // emulated: beside the program stands a task that the C library has not made, as an emulator's own does.
+// ucx: beside it stands a thread that a library has made when it was loaded, under the name that UCX gives it.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -69,6 +71,12 @@ int main(int argc, char** argv) {
     CHECK(pthread_create(&early, NULL, idle, &held) == 0);
   }
   if (is("emulated")) add_task();
+  if (is("ucx")) {
+    int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+    *(void**)&create = dlsym(dlopen("libc.so.6", RTLD_LAZY), "pthread_create");  // not a call of the program
+    pthread_mutex_lock(&held);
+    CHECK(create(&early, NULL, idle, &held) == 0 && pthread_setname_np(early, "fuse") == 0);
+  }
   OK(MPI_Init(&argc, &argv));
   int rank;
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));

@@ -159,7 +159,8 @@ def too_many(s):
 def main(build, mpi):
     jobs.require(f"mpirun.{mpi}")
     s = Setting(build, mpi)
-    checks = [("a fault without a source", lambda: proved(s, "none")), ("a fault beside an emulator's thread", lambda: proved(s, "emulated"))]
+    checks = [("a fault without a source", lambda: proved(s, "none")), ("a fault beside an emulator's thread", lambda: proved(s, "emulated")),
+              ("a fault beside UCX's thread", lambda: proved(s, "ucx"))]
     checks += [(f"{kind}", lambda kind=kind, word=word: suspected(s, [s.program, kind], word))
                for kind, word in KINDS.items() if kind in ("clock", "getpid", "urandom", "getrusage")]
     checks += [(f"{kind}, flipped", lambda kind=kind, word=word: flipped(s, kind, word))
