@@ -112,10 +112,11 @@ class Traffic:
         return check
 
     def on_devices(self, checksum, blame):
-        """Staged messages, damaged between their pinned copies by either side."""
+        """Staged messages, damaged between their pinned copies by either side. Each sender can answer, so that nothing waits longer
+        than a sender needs to get a core: at low priority beside others that is more than a second."""
         def check():
             env = {"RESIL_MODE": "checksum", "RESIL_STAGE": "on", "RESIL_ON_MISMATCH": "log", "RESIL_CHECKSUM": checksum,
-                   "RESIL_BLAME": blame, "RESIL_DRAIN_SECONDS": "1", "RESIL_FAULT": ";".join((
+                   "RESIL_BLAME": blame, "RESIL_DRAIN_SECONDS": "30", "RESIL_FAULT": ";".join((
                        *(f"{kind},rank=1,min=64,p=0.05" for kind in ("flip", "swap", "zero")),
                        "duplicate,rank=1,min=16,call=MPI_Irecv,p=0.1"))}
             job = gpu.run(self.mpi, RANKS, [os.path.join(self.build, f"messages.{self.mpi}"), "40"], env=env)
