@@ -45,7 +45,7 @@ TESTS = {
     "watch": ("programs", "jobs", "coverage", "launches", "steps", "ends", "dumps", "api", "abi"),
     "hangs": ("hangs", "mismatch", "orders", "hang-injector"),
     "checksum": ("checksum-jobs", "collective-checks", "rma-checks", "pending", "handles", "early", "small-stacks", "faults"),
-    "record, verify": ("replay", "double-run"),
+    "record, verify": ("replay", "sources", "double-run"),
     "reductions": ("reductions",),
     "staging": ("staging", "staging-checks", "staging-collectives", "devices", "gpu-runtime"),
     "hostile": ("hostile-requests", "hostile-types", "hostile-arguments", "hostile-process", "hostile-churn", "hostile-files",
@@ -62,7 +62,7 @@ USUAL = tuple(test for mode, tests in TESTS.items() if mode != "built there" for
 MODE_OF = {test: mode for mode, tests in TESTS.items() for test in tests}
 THERE = "there:"
 # Emulated, a job takes ten times as long. What needs this machine's compilers or debuggers in the root is not among them.
-EMULATED = ("digest", "identity", "programs", "jobs", "dumps", "ends", "hangs", "mismatch", "replay", "checksum-jobs", "pending",
+EMULATED = ("digest", "identity", "programs", "jobs", "dumps", "ends", "hangs", "mismatch", "replay", "sources", "checksum-jobs", "pending",
             "reductions", "modes")
 
 

@@ -13,7 +13,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
-from harness.main import run_checks, shared  # noqa: E402
+from harness.main import LeftOut, run_checks, shared  # noqa: E402
 
 # What the finding says for each KIND of sources.c; None: the number agrees unless it is flipped.
 KINDS = {"clock": "clock (clock_gettime, 1)", "time": "clock (time, 1)", "time-early": "clock (time, 0)",
@@ -75,7 +75,9 @@ def flipped(s, kind, word):
 
 def proved(s, kind):
     """No source is open: the cause is proved, and the job ends before the value has left its rank."""
-    recording, _ = s.record([s.program, kind])
+    recording, recorded = s.record([s.program, kind])
+    if b"a thread was made" in recorded.stdout:
+        raise LeftOut("a library has made a thread, or glibc does not say whether: one that it has not made is not told apart")
     result = s.run("verify", recording, [s.program, kind], {"SOURCES_FLIP": "1"})
     found = findings(result)
     assert result.returncode == 91 and list(found) == [1] and len(found[1]) == 1, result.text()
