@@ -168,7 +168,7 @@ bool end_life(Plan& plan) {
 
 /// A blocking one is over. Others that are pending may have its memory: what is found to be wrong is looked up there.
 void pass_life(Plan& plan) {
-  if ((ledger::collectives_pending | ledger::receives_pending) == 0) [[likely]]
+  if (!ledger::others_pend()) [[likely]]
     return;
   begin_life(plan);
   ledger::life_end(plan.life, ledger::life_name(plan.name.comm, plan.name.tag));

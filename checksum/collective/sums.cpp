@@ -206,7 +206,7 @@ void sums_progress(Thread& thread) {
       Guard guard;
       const uint32_t index = ready_first;
       if (index == kNone) return;
-      ready_first = nodes[index].ready_next;
+      __atomic_store_n(&ready_first, nodes[index].ready_next, __ATOMIC_RELAXED);
       done = remove(index);
     }
     pass_on(thread, done);

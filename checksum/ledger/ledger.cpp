@@ -151,8 +151,8 @@ void setup_end() {
 }
 
 uint64_t announce(Thread& thread, Peer& to, const Record& record) {
-  const uint64_t ordinal =
-      to.announced;  // exact but for two threads at once, whose matching queues are multisets anyway
+  // Exact but for two threads at once, whose matching queues are multisets anyway.
+  const uint64_t ordinal = __atomic_load_n(&to.announced, __ATOMIC_RELAXED);
   if (peer_is_self(to)) [[unlikely]] {
     if (space_handlers[record.space] != nullptr) {
       space_handlers[record.space](thread, to, record);
@@ -161,7 +161,7 @@ uint64_t announce(Thread& thread, Peer& to, const Record& record) {
     Difference difference;
     {
       Guard guard;
-      to.announced += 1;  // to itself nothing is lost: no sums
+      __atomic_store_n(&to.announced, to.announced + 1, __ATOMIC_RELAXED);  // to itself nothing is lost: no sums
       match_queue_sent(to, record, ordinal, &difference);
     }
     if (difference.found) raise_difference(thread, to, difference);
@@ -202,29 +202,43 @@ void expect(Thread& thread, Peer& from, const Record& record, uint64_t evidence)
   count_down(thread);
 }
 
+namespace {
+
+/// Packets whose records have not come, without those that are waited for no more. A look without the lock: whoever
+/// sees an old count looks again.
+__attribute__((no_sanitize("thread"))) uint64_t outstanding(const Peer& from) {
+  const volatile Peer& now = from;
+  const uint64_t pending = now.own_pending, deferred = now.deferred;
+  return pending > deferred ? pending - deferred : 0;
+}
+
+}  // namespace
+
 void await(Thread& thread, Peer& from) {
-  if (!is_strict || from.own_pending <= from.deferred || !is_connected) return;
+  if (!is_strict || outstanding(from) == 0 || !is_connected) return;
   Peer* peer = &from;
   // The record was sent with the packet: mostly it is here, or about to be.
   constexpr unsigned kQuickLooks = 256;
-  for (unsigned look = 0; look < kQuickLooks && from.own_pending > from.deferred; ++look)
-    if (!transport_take_stream(thread, from, from.own_pending - from.deferred) || look % 64 == 63)
-      transport_poll(thread, 1);
-  if (from.own_pending <= from.deferred && !(is_abort && blame::open_cases() != 0)) [[likely]]
+  for (unsigned look = 0; look < kQuickLooks; ++look) {
+    const uint64_t left = outstanding(from);
+    if (left == 0) break;
+    if (!transport_take_stream(thread, from, left) || look % 64 == 63) transport_poll(thread, 1);
+  }
+  if (outstanding(from) == 0 && !(is_abort && blame::open_cases() != 0)) [[likely]]
     return;
   const double patience = config_real("RESIL_DRAIN_SECONDS");
   bool done = progress_until(
-      thread, from.overdue && patience > kImpatient ? kImpatient : patience,
+      thread, __atomic_load_n(&from.overdue, __ATOMIC_RELAXED) && patience > kImpatient ? kImpatient : patience,
       [](void* of) {
         const Peer& waited = *static_cast<Peer*>(of);
-        return waited.own_pending <= waited.deferred || waited.lost;
+        return outstanding(waited) == 0 || waited.lost;
       },
       peer);
-  from.overdue = !done;
+  __atomic_store_n(&from.overdue, !done, __ATOMIC_RELAXED);
   if (!done) {
     Guard guard;
     add_to(coverage.deferred, from.own_pending - from.deferred);
-    from.deferred = from.own_pending;
+    __atomic_store_n(&from.deferred, from.own_pending, __ATOMIC_RELAXED);
   }
   // The job ends before the program can use wrong data; with `log` the case is closed when the sender answers.
   if (is_abort && blame::open_cases() != 0) blame::settle(thread, config_real("RESIL_DRAIN_SECONDS"));

@@ -36,6 +36,16 @@ inline uint64_t life_next(bool concurrent) {
   return concurrent ? __atomic_add_fetch(&life_clock, 1, __ATOMIC_RELAXED) : ++life_clock;
 }
 
+inline bool others_pend() {
+  return (__atomic_load_n(&collectives_pending, __ATOMIC_RELAXED) |
+          __atomic_load_n(&receives_pending, __ATOMIC_RELAXED)) != 0;
+}
+
+/// Under the lock of p2p/receive_queue.h; others look without it.
+inline void receive_pends(uint64_t change) {
+  __atomic_store_n(&receives_pending, receives_pending + change, __ATOMIC_RELAXED);
+}
+
 inline void collective_pends(bool concurrent, uint64_t change) {
   if (concurrent) __atomic_fetch_add(&collectives_pending, change, __ATOMIC_RELAXED);
   else collectives_pending += change;
@@ -53,16 +63,17 @@ inline const char* life_memory(const View& view, uint64_t* bytes) {
 /// `bytes`: see Life.
 inline void life_begin(uint64_t number, const void* buffer, uint64_t bytes) {
   Life& life = lives[number % kLives];
-  life.number = number;
-  life.low = reinterpret_cast<uint64_t>(buffer);
-  life.bytes = bytes;
+  __atomic_store_n(&life.low, reinterpret_cast<uint64_t>(buffer), __ATOMIC_RELAXED);
+  __atomic_store_n(&life.bytes, bytes, __ATOMIC_RELAXED);
+  __atomic_store_n(&life.number, number,
+                   __ATOMIC_RELEASE);  // last: nobody takes another operation's memory for its own
 }
 
 inline void life_end(uint64_t number, uint64_t digest) {
   Life& life = lives[number % kLives];
   if (life.number != number) return;
-  life.digest = digest;
-  life.end = life_clock;
+  __atomic_store_n(&life.digest, digest, __ATOMIC_RELAXED);
+  __atomic_store_n(&life.end, __atomic_load_n(&life_clock, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
 /// A blocking operation is over.
@@ -88,12 +99,24 @@ inline bool lives_overlap(const Life& one, const Life& other) {
   return life_touches(whole, holes.low) || life_touches(whole, holes.low + life_bytes(holes) - 1);
 }
 
+/// As another thread may be writing it: `number` 0, or memory of the operation with that number.
+inline Life life_read(const Life& from) {
+  Life copy = {};
+  copy.number = __atomic_load_n(&from.number, __ATOMIC_ACQUIRE);
+  copy.end = __atomic_load_n(&from.end, __ATOMIC_RELAXED);
+  copy.low = __atomic_load_n(&from.low, __ATOMIC_RELAXED);
+  copy.bytes = __atomic_load_n(&from.bytes, __ATOMIC_RELAXED);
+  copy.digest = __atomic_load_n(&from.digest, __ATOMIC_RELAXED);
+  return copy;
+}
+
 /// Did another operation that was pending at the same time have some of its memory? Among the last `most` posted.
 inline bool life_shared(const Life& one, uint64_t most) {
   if (one.number == 0 || one.bytes == 0) return false;
-  const uint64_t last = life_clock, first = last > most ? last - most + 1 : 1;
+  const uint64_t last = __atomic_load_n(&life_clock, __ATOMIC_RELAXED), first = last > most ? last - most + 1 : 1;
   for (uint64_t number = first; number <= last; ++number) {
-    const Life& other = lives[number % kLives];
+    if (__atomic_load_n(&lives[number % kLives].number, __ATOMIC_RELAXED) != number) continue;
+    const Life other = life_read(lives[number % kLives]);
     if (other.number == number && number != one.number && lives_overlap(one, other) &&
         (!life_is_over(other) || one.number <= other.end) && (!life_is_over(one) || number <= one.end))
       return true;

@@ -254,7 +254,8 @@ void transport_append(Thread& thread, Peer& to, const Record& record, bool at_on
   bool flush;
   {
     Guard guard;
-    const uint64_t ordinal = to.announced++;
+    const uint64_t ordinal = to.announced;
+    __atomic_store_n(&to.announced, ordinal + 1, __ATOMIC_RELAXED);
     if (!(record.flags & kNotMatchQueues)) [[likely]] {
       to.summed += 1;
       if (record.flags & kUnchecked) to.sums_hold_out = false;
@@ -369,7 +370,7 @@ bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
     page = page_allocate();
   }
   if (page == nullptr) return false;
-  to.addressed = true;
+  __atomic_store_n(&to.addressed, true, __ATOMIC_RELAXED);
   page->header.kind = static_cast<uint8_t>(kind);
   page->header.bytes = static_cast<uint32_t>(bytes);
   memcpy(page->payload, payload, bytes);

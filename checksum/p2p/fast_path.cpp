@@ -136,7 +136,7 @@ bool post(Event& e) {
   receive->flags[0] = type->permanent ? kListed : kListed | kHeld;
   receive->flags[1] = 0;
   ++comm->entries;
-  ++ledger::receives_pending;
+  ledger::receive_pends(1);
   receive->bucket = bucket_index(comm->id, e.peer, e.tag);
   link(buckets[receive->bucket], receive);
   e.cookies[kChecksumWord] = reinterpret_cast<uint64_t>(receive) | kCookieReceive;
@@ -174,7 +174,7 @@ bool fast_path_completed(Event& e, int64_t place, uint64_t cookie) {
   list.first = next;
   (next != nullptr ? next->previous : list.last) = nullptr;
   --comm.entries;
-  --ledger::receives_pending;
+  ledger::receive_pends(~uint64_t{0});
   if (receive->flags[0] != kListed) [[unlikely]]
     type_map_release(receive->view.type);
   receive_pool.release(receive);
@@ -208,7 +208,7 @@ namespace {
   if (!ledger::expect_plain(*peer, record_of(comm->id, sum, *type, bytes, e.site, tag, static_cast<uint16_t>(e.id))))
       [[unlikely]]
     return false;
-  if ((ledger::receives_pending | ledger::collectives_pending) != 0) [[unlikely]]
+  if (ledger::others_pend()) [[unlikely]]
     ledger::life_passed(false, e.receive.buffer, bytes, sum);
   ledger::expected_plainly(*e.thread);
   return true;

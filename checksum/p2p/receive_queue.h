@@ -78,7 +78,7 @@ inline void enqueue(Receive& receive) {
   receive.done = receive.waits = false;
   receive.listed = receive.counted = true;
   ++receive.comm->entries;
-  ++ledger::receives_pending;
+  ledger::receive_pends(1);
   if (!receive.wild) [[likely]] {
     receive.bucket = bucket_index(receive.comm->id, receive.source, receive.tag);
     link(buckets[receive.bucket], &receive);
@@ -92,7 +92,7 @@ inline void enqueue(Receive& receive) {
 inline void dequeue(Receive& receive) {
   if (receive.listed || receive.counted) [[likely]] {  // listed ones are counted
     --receive.comm->entries;
-    --ledger::receives_pending;
+    ledger::receive_pends(~uint64_t{0});
   }
   receive.counted = false;
   if (!receive.listed) return;

@@ -302,8 +302,7 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
     record.flags = view.type->padded ? ledger::kPadded : 0;
     if (ledger::full_blame()) evidence = blame::receive_complete(state_of(e).posted, view, status.bytes, record.digest);
   }
-  if ((ledger::receives_pending | ledger::collectives_pending) != 0 && record.flags != ledger::kUnchecked)
-      [[unlikely]] {
+  if (ledger::others_pend() && record.flags != ledger::kUnchecked) [[unlikely]] {
     uint64_t bytes = status.bytes;
     const char* at = ledger::life_memory(view, &bytes);
     ledger::life_passed(false, at, bytes, record.digest);

@@ -129,8 +129,8 @@ Value collective_input(Event& e) {
 
 uint16_t data_flow_of(CallId id) { return kTraits[id]; }
 
-uint64_t bytes_read;
-uint64_t address_values;
+Tally bytes_read;
+Tally address_values;
 
 void prepare_addresses(Thread& thread) {
   const uint64_t type = backend->types->address != nullptr ? backend->types->address() : 0;
@@ -139,7 +139,7 @@ void prepare_addresses(Thread& thread) {
 
 Value read_view(const View& view, uint64_t bytes) {
   if (view.reason != Reason::kNone) return kUnreadable;
-  if (view.type == addresses) {
+  if (view.type == __atomic_load_n(&addresses, __ATOMIC_RELAXED)) {
     address_values += 1;
     return kUnreadable;
   }

@@ -9,6 +9,7 @@
 
 #include "checksum/record/format.h"
 #include "shim/tables/flat_transfer.h"
+#include "shim/tables/tally.h"
 
 namespace resil {
 struct Event;
@@ -34,8 +35,8 @@ enum DataFlow : uint16_t {
 uint16_t data_flow_of(CallId id);  ///< a table
 /// Finds out which data are addresses in memory (MPI_AINT): they differ from run to run. In the first call.
 void prepare_addresses(Thread& thread);
-extern uint64_t bytes_read;  ///< by read_view() and read_blocks() so far
-extern uint64_t address_values;  ///< met so far, and not read; for the report
+extern Tally bytes_read;  ///< by read_view() and read_blocks() so far
+extern Tally address_values;  ///< met so far, and not read; for the report
 
 struct Value {
   uint64_t bits;

@@ -136,7 +136,8 @@ void add_unforced(const PerThread& t, Sources& sources) {
     sources.add("%" PRIu64 " calls had to do with other worlds (spawn, connect, names), which are not recorded",
                 worlds);
   if (files + worlds == 0)
-    sources.add("%" PRIu64 " calls before had outcomes that are not recorded (one-sided atomics)", counts.unforced);
+    sources.add("%" PRIu64 " calls before had outcomes that are not recorded (one-sided atomics)",
+                counts.unforced.value());
 }
 
 /// What differs, if it is text in this run; "" otherwise.
@@ -183,7 +184,7 @@ void find_standing_sources(const PerThread& t, Sources& sources) {
     sources.add("several threads call MPI, and the order between threads is not recorded");
   if (counts.unread != 0)
     sources.add("%" PRIu64 " calls before brought data that was not read (device memory, addresses or the like)",
-                counts.unread);
+                counts.unread.value());
   if (mode.native) sources.add("RESIL_REDUCE=native: MPI may sum in another order each time");
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Verify, by call site: how many values were compared there and how many differ, what RESIL_VERIFY_IGNORE says of it,
-// and what the user would have to add to it. Any thread: the table is append-only, counters are approximate under
-// MPI_THREAD_MULTIPLE.
+// and what the user would have to add to it. Any thread: the table is append-only.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "shim/tables/tally.h"
 
 namespace resil {
 struct Event;
@@ -17,7 +18,7 @@ namespace resil::record {
 
 struct SiteCount {
   uint64_t site;
-  uint64_t compared, differed;
+  Tally compared, differed;
   uint16_t call;  ///< of the first one that differed
   enum Ignored : uint8_t { kNotAsked, kNo, kYes } ignored;
   bool told;  ///< a suspected difference there has been told or counted
@@ -26,9 +27,9 @@ struct SiteCount {
 /// Of that call site, made if needed; null: there is no room.
 SiteCount* site_count(uint64_t site);
 
-/// A value was compared there. A few loads and stores.
+/// A value was compared there.
 inline void site_compared(uint64_t site) {
-  if (SiteCount* count = site_count(site)) __atomic_store_n(&count->compared, count->compared + 1, __ATOMIC_RELAXED);
+  if (SiteCount* count = site_count(site)) count->compared += 1;
 }
 
 /// Does RESIL_VERIFY_IGNORE name it, as object+0xoffset or by its function? Looked up once; may read object files.

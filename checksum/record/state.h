@@ -14,6 +14,7 @@
 #include "shim/base/hash.h"
 #include "shim/call/stages.h"
 #include "shim/model/event.h"
+#include "shim/tables/tally.h"
 
 namespace resil::record {
 
@@ -118,8 +119,8 @@ extern Recording recording;
 
 /// For the report; plain additions, exact below MPI_THREAD_MULTIPLE.
 struct Counts {
-  uint64_t calls, messages, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, lost,
-      ignored, from_recording;
+  Tally calls, messages, values, unread, completions, forced, failing_polls, unforced, logged, unmatched, lost, ignored,
+      from_recording;
   std::atomic<uint64_t> times, libc_times;  ///< given back: of MPI_Wtime and MPI_Wtick, of the program's other clocks
 };
 extern Counts counts;

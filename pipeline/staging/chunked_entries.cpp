@@ -72,9 +72,9 @@ struct Seen {
 enum class Usable : uint8_t { kUndecided, kNo, kYes };
 
 constinit Usable usable;
-constinit Entry entries[kMostEntries];
+constinit Entry entries[kMostEntries] = {};
 constinit Grant* grants;
-constinit Seen seen[64];
+constinit Seen seen[64] = {};
 constinit OutNote* leaving_notes;
 memory::Pool<OutNote, &OutNote::next, 64, 65536> note_pool;
 memory::Pool<Grant, &Grant::next, 32, 65536> grant_pool;

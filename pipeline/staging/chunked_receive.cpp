@@ -27,7 +27,7 @@ struct Probed {
   Entry* entry;
 };
 
-constinit Probed probed[kMostEntries];
+constinit Probed probed[kMostEntries] = {};
 constinit Target* persistent;
 constinit uint32_t matched;
 memory::Pool<Target, &Target::next, 64, 1 << 20> pool;

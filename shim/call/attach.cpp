@@ -282,7 +282,7 @@ bool attach_begin(bool sessions) {
     }
   } else if (!attached.exchange(true)) {  // MPI again after an end: only sessions may do that
     if (current_thread != nullptr && current_thread->disabled) current_thread = nullptr;
-    runtime.header->phase = static_cast<uint32_t>(ring::Phase::kRunning);
+    segment_set_phase(ring::Phase::kRunning);
   }
   return true;
 }
@@ -320,8 +320,7 @@ void attach_end(int result, bool sessions) {
   note_newer_mpi();
   warn_about_libraries();
   segment_sync_clock();
-  if (runtime.header->phase == static_cast<uint32_t>(ring::Phase::kStarting))
-    runtime.header->phase = static_cast<uint32_t>(ring::Phase::kRunning);
+  if (runtime.header->phase == static_cast<uint32_t>(ring::Phase::kStarting)) segment_set_phase(ring::Phase::kRunning);
   call_ticks = flight::measure_cost();
   own_ticks += ticks() - began;
   report_write("running");
@@ -362,7 +361,7 @@ double overhead_seconds() {
 bool session_closed() { return sessions_open.fetch_sub(1) == 1 && !world_used; }
 
 void finish_begin() {
-  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kFinalizing);
+  segment_set_phase(ring::Phase::kFinalizing);
   run_hooks_reverse(&Module::before_finalize);
   found_mark();
 }
@@ -376,7 +375,7 @@ void finish_end() {
   segment_sweep_end(kSweepPatience);
   warn_about_libraries();
   segment_sync_clock();
-  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kFinished);
+  segment_set_phase(ring::Phase::kFinished);
   own_ticks += ticks() - began;
   report_final("finished");
   attached.store(false);
@@ -384,7 +383,7 @@ void finish_end() {
 }
 
 void finish_stopped(int exit_status) {
-  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kStopped);
+  segment_set_phase(ring::Phase::kStopped);
   runtime.header->exit_status = static_cast<uint32_t>(exit_status);
   segment_sync_clock();
   report_final("stopped");
@@ -392,7 +391,7 @@ void finish_stopped(int exit_status) {
 
 void finish_abort(int errorcode) {
   run_hooks_reverse(&Module::before_abort, errorcode, false);
-  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kAborted);
+  segment_set_phase(ring::Phase::kAborted);
   runtime.header->exit_status = static_cast<uint32_t>(errorcode);
   run_hooks_reverse(&Module::on_abort, errorcode);
   segment_sync_clock();

@@ -118,7 +118,7 @@ Thread* thread_register() {
   thread->comm_generation = thread->type_generation = ~0u;
   thread->host_ranges = {&HostRangeCache::kNever, HostRangeCache::kNever + 1, 0, 0};
   thread->trace = claim_trace(&thread->trace_index);
-  thread->trace->tid = static_cast<int32_t>(syscall(SYS_gettid));
+  __atomic_store_n(&thread->trace->tid, static_cast<int32_t>(syscall(SYS_gettid)), __ATOMIC_RELAXED);
   pthread_getname_np(pthread_self(), thread->trace->name, sizeof(thread->trace->name));
   if (thread->trace->head == 0) {
     for (ring::PeerCounter& peer : thread->trace->peers) peer.rank = -1;

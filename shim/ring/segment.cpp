@@ -229,10 +229,14 @@ void segment_sync_clock() {
         static_cast<double>(now - header->ticks_start) * 1e9 / static_cast<double>(wall - header->realtime_start_ns);
     // A wall clock that was set meanwhile must not bend the time axis.
     if (rate > 0.99 * header->ticks_per_second && rate < 1.01 * header->ticks_per_second)
-      header->ticks_per_second = rate;
+      __atomic_store(&header->ticks_per_second, &rate, __ATOMIC_RELAXED);
   }
-  header->ticks_sync = now;
-  header->realtime_sync_ns = wall;
+  __atomic_store_n(&header->ticks_sync, now, __ATOMIC_RELAXED);
+  __atomic_store_n(&header->realtime_sync_ns, wall, __ATOMIC_RELAXED);
+}
+
+void segment_set_phase(ring::Phase phase) {
+  __atomic_store_n(&runtime.header->phase, static_cast<uint32_t>(phase), __ATOMIC_RELEASE);
 }
 
 bool segment_store(const char* path) {

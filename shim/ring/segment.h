@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "shim/ring/node_file.h"
+#include "shim/ring/ring_format.h"
 
 namespace resil {
 
@@ -48,5 +49,7 @@ void segment_discard();
 void segment_leave(bool (*keep)());
 /// Refreshes the second (ticks, wall clock) pair.
 void segment_sync_clock();
+/// What this rank is at, for whoever reads the ring.
+void segment_set_phase(ring::Phase phase);
 
 }  // namespace resil

@@ -47,7 +47,7 @@ void remove(uint32_t hole) {
     hole = i;
   }
   table[hole] = {};
-  --used;
+  __atomic_store_n(&used, used - 1, __ATOMIC_RELAXED);  // add() looks at it before it has the lock
 }
 
 /// The system is asked outside the lock.

@@ -342,11 +342,11 @@ void request_started(Event& e) {
   entry.site = e.site;
   entry.bytes = e.bytes;
   store(entry.serial, serial_of(e));
-  entry.comm = e.comm != nullptr ? e.comm->index : 0;
+  store(entry.comm, e.comm != nullptr ? e.comm->index : 0);
   entry.peer = e.peer;
   entry.tag = e.tag;
   entry.call = static_cast<uint16_t>(e.id);
-  entry.kind = kStarts.kind[static_cast<unsigned>(e.id)];
+  store(entry.kind, kStarts.kind[static_cast<unsigned>(e.id)]);
   store(entry.flags, flags_of(e));
   store(entry.trace, e.thread->trace_index);
   store(entry.cleanup, e.attributes & kCallCreatesComm ? keep_duplicate(e) : uint64_t{0});

@@ -230,7 +230,7 @@ bool monitor_begin(Wiring& wiring, ControlBlock& control) {
     note(Message::kNoHelperMemory);
     return false;
   }
-  monitor = made;
+  __atomic_store_n(&monitor, made, __ATOMIC_RELEASE);
   prepared = nullptr;
   if (wiring.nodes != nullptr && wiring.listener >= 0) {
     OverlayOptions options = {};
@@ -310,7 +310,8 @@ void monitor_unmatched() {
 }
 
 MismatchCoverage monitor_compared() {
-  return monitor != nullptr ? mismatch_coverage(*monitor->root.mismatch) : MismatchCoverage{};
+  const Monitor* known = __atomic_load_n(&monitor, __ATOMIC_ACQUIRE);
+  return known != nullptr ? mismatch_coverage(*known->root.mismatch) : MismatchCoverage{};
 }
 
 void monitor_end() {

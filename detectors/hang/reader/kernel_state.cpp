@@ -166,7 +166,7 @@ bool works_in_kernel(const Watched& watched, Tracked& rank, double now) {
 }
 
 /// How often the function that the rank is in, or was in last, has been called before.
-uint64_t familiar(const Watched& watched) {
+__attribute__((no_sanitize("thread"))) uint64_t familiar(const Watched& watched) {
   const ring::TraceBuffer* trace = first_trace(watched);
   if (trace == nullptr) return 0;
   const uint64_t head = __atomic_load_n(&trace->head, __ATOMIC_RELAXED);

@@ -222,7 +222,7 @@ bool sleeping_place(int32_t pid, int32_t tid, char* text, uint32_t bytes) {
 bool computing_place(const Watched& watched, char* text, uint32_t bytes) {
   const ring::TraceBuffer* trace = first_trace(watched);
   if (trace == nullptr) return false;
-  const int32_t tid = trace->tid;
+  const int32_t tid = __atomic_load_n(&trace->tid, __ATOMIC_RELAXED);
   uint64_t counters[kMostSamples];
   const uint32_t count = sample(tid, counters);
   Object object = {}, most = {};

@@ -121,10 +121,11 @@ uint32_t watched_open(Watched* watched, const int32_t* ranks, uint32_t count) {
 
 uint64_t realtime_of(const ring::Header& header, uint64_t ticks) {
   constexpr double kFar = 1e9;  // seconds: of a damaged ring
-  const double rate = header.ticks_per_second;
-  const double since = static_cast<double>(static_cast<int64_t>(ticks - header.ticks_sync)) / rate;
+  double rate;
+  __atomic_load(&header.ticks_per_second, &rate, __ATOMIC_RELAXED);
+  const double since = static_cast<double>(static_cast<int64_t>(ticks - load(header.ticks_sync))) / rate;
   if (!(rate > 0 && since > -kFar && since < kFar)) return 0;
-  return header.realtime_sync_ns + static_cast<uint64_t>(static_cast<int64_t>(since * 1e9));
+  return load(header.realtime_sync_ns) + static_cast<uint64_t>(static_cast<int64_t>(since * 1e9));
 }
 
 Envelope envelope_read(const Section& section, uint64_t comm, int32_t peer, int32_t tag) {
@@ -188,7 +189,7 @@ QuickLook look(Watched& watched, uint64_t now_ns) {
       quick.last_ns = last > quick.last_ns ? last : quick.last_ns;
     }
     const bool live = load(trace.state) == static_cast<uint32_t>(ring::TraceState::kLive);
-    if (!live || (chosen != ~0u && trace.tid != watched.pid)) continue;
+    if (!live || (chosen != ~0u && load(trace.tid) != watched.pid)) continue;
     chosen = i;
     quick.in_mpi = current != 0;
     quick.polling = watched.trace_polling[i];

@@ -371,7 +371,7 @@ Read read_trace(Builder& b, uint32_t index) {
   thread.entered_ns = realtime_of(*b.watched.header, record.time);
   thread.site = record.site;
   thread.site_module = module_of(b.watched, record.site);
-  thread.tid = trace.tid;
+  thread.tid = load(trace.tid);
   thread.call = record.call;
   thread.kind = WaitKind::kAll;
   thread.first_part = parts_before;

@@ -45,7 +45,7 @@ void wait_milliseconds(long milliseconds) {
 /// The ring says what happened; nothing else may be done in here.
 [[noreturn]] void leave(bool wait_for_launcher) {
   runtime.header->exit_status = kExitHang;
-  runtime.header->phase = static_cast<uint32_t>(ring::Phase::kStopped);
+  segment_set_phase(ring::Phase::kStopped);
   if (wait_for_launcher) wait_milliseconds(kForLauncher);
   _exit(kExitHang);
 }

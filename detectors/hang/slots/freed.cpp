@@ -21,10 +21,11 @@ bool give_up_persistent(uint32_t index) {
   bool any = false;
   for (uint32_t i = 0; i < writer.pending_count; ++i) {
     const ring::Request& entry = runtime.requests[i];
-    if (__atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == 0 || entry.comm != index ||
-        (entry.flags & ring::kPersistent) == 0)
+    const auto value = [](const auto& field) { return __atomic_load_n(&field, __ATOMIC_RELAXED); };
+    if (__atomic_load_n(&entry.key, __ATOMIC_ACQUIRE) == 0 || value(entry.comm) != index ||
+        (value(entry.flags) & ring::kPersistent) == 0)
       continue;
-    const bool collective = entry.kind == static_cast<uint8_t>(ring::RequestKind::kCollective);
+    const bool collective = value(entry.kind) == static_cast<uint8_t>(ring::RequestKind::kCollective);
     if (collective) __atomic_store_n(&writer.pending[i].receive_tag, 0, __ATOMIC_RELAXED);
     else __atomic_store_n(&writer.pending[i].peer, kUnknownRank, __ATOMIC_RELAXED);
     any |= !collective;

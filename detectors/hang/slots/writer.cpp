@@ -562,7 +562,7 @@ void writer_after_init() {
     bool was_there = now[i] == getpid();
     for (int k = 0; k < threads_before_count && !was_there; ++k) was_there = threads_before[k] == now[i];
     for (uint32_t trace = 0; trace < runtime.trace_count && !was_there; ++trace)
-      was_there = runtime.traces[trace].tid == now[i];
+      was_there = __atomic_load_n(&runtime.traces[trace].tid, __ATOMIC_RELAXED) == now[i];
     if (!was_there) own_thread(now[i], true);
   }
   threads_before_count = -1;  // once: what a session finds later may be the program's
