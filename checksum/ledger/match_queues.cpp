@@ -184,7 +184,8 @@ bool unchecked(const Record& a, const Record& b) {
 void settle(const Record& sent, const Record& received, uint64_t ordinal, uint64_t evidence, Difference* difference) {
   const bool right = equal(sent, received);
   if (right && !unchecked(sent, received) && calls_agree(sent, received)) [[likely]] {
-    count_checked(1, received.bytes);
+    add_to(coverage.checked_messages, 1);
+    add_to(coverage.checked_bytes, received.bytes);
     if (evidence != 0) blame::right(evidence);
     return;
   }
@@ -196,7 +197,8 @@ void settle(const Record& sent, const Record& received, uint64_t ordinal, uint64
     const auto reason = why.flags & kUnchecked
                             ? static_cast<unsigned>(why.digest & 0xff) % static_cast<unsigned>(Reason::kCount)
                             : static_cast<unsigned>(Reason::kDatatype);
-    count_uncovered(static_cast<Reason>(reason), 1, received.bytes);
+    add_to(coverage.uncovered_messages[reason], 1);
+    add_to(coverage.uncovered_bytes[reason], received.bytes);
     if (evidence != 0) blame::drop(evidence);
     return;
   }
@@ -311,7 +313,8 @@ bool in_match_queue(const Record& a, const Record& b) {
 void give_up_undecidable(Peer& peer) {
   if (peer.sums_hold_in && (peer.sums_hold_there || peer.total_there == 0)) return;
   constexpr auto reason = static_cast<unsigned>(Reason::kMemory);
-  count_uncovered(static_cast<Reason>(reason), peer.own_pending, peer.pending_bytes);
+  add_to(coverage.uncovered_messages[reason], peer.own_pending);
+  add_to(coverage.uncovered_bytes[reason], peer.pending_bytes);
   peer.own_pending = peer.pending_bytes = peer.deferred = 0;
 }
 
@@ -400,7 +403,8 @@ uint32_t match_queues_take(Peer& from, uint32_t most, uint64_t* total, uint64_t*
   from.own_pending -= done;
   from.pending_bytes -= bytes;
   if (from.deferred > from.own_pending) from.deferred = from.own_pending;
-  count_checked(done, bytes);
+  add_to(coverage.checked_messages, done);
+  add_to(coverage.checked_bytes, bytes);
   return done;
 }
 
@@ -540,7 +544,8 @@ void sums_compare(Peer& peer) {
       peer.sum_there != peer.sum_in)
     return;
   // Every packet so far is right. The matching queues are empty on both sides: matching one by one can begin anew.
-  count_checked(peer.own_pending, peer.pending_bytes);
+  add_to(coverage.checked_messages, peer.own_pending);
+  add_to(coverage.checked_bytes, peer.pending_bytes);
   coverage.by_sum += peer.own_pending;
   peer.own_pending = peer.pending_bytes = peer.deferred = 0;
   peer.lost = false;

@@ -22,7 +22,7 @@ namespace resil::record {
 namespace {
 
 constexpr unsigned kSiteRoom = 2048, kAttempts = 16;
-SiteCount sites[kSiteRoom];
+constinit SiteCount sites[kSiteRoom] = {};
 
 /// Is this one of the words of RESIL_VERIFY_IGNORE?
 bool in_ignore_list(const char* where) {

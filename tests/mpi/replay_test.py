@@ -25,7 +25,7 @@ ROUNDS = "60"
 OF_EACH_KIND = {"openmpi": "60", "mpich": "20"}  # MPICH's ranks spin for each other's core
 # What the first line of the report says of a verification.
 AGREE = r"; ([\d,]+) calls and the contents of ([\d,]+) values \(([\d,]+) messages, [\d.,]+ .?i?B\) agree with the recording"
-LONG = {"openmpi": "6000", "mpich": "60000"}  # seconds
+LONG = {"openmpi": "12000", "mpich": "60000"}  # seconds
 KINDS = ("recv", "probe", "iprobe", "mprobe", "improbe", "waitany", "testany", "waitsome", "testsome", "each",
          "any-waitany", "any-testsome", "any-each", "persistent-waitany", "persistent-testany", "persistent-waitsome",
          "persistent-testsome")

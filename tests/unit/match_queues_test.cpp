@@ -28,14 +28,6 @@ namespace resil::ledger {
 bool is_concurrent = false, is_full, is_strict;
 SpinLock ledger_lock;
 Coverage coverage;
-void count_checked(uint64_t messages, uint64_t bytes) {
-  add_to(coverage.checked_messages, messages);
-  add_to(coverage.checked_bytes, bytes);
-}
-void count_uncovered(Reason reason, uint64_t messages, uint64_t bytes) {
-  add_to(coverage.uncovered_messages[static_cast<int>(reason)], messages);
-  add_to(coverage.uncovered_bytes[static_cast<int>(reason)], bytes);
-}
 }
 
 using namespace resil::ledger;
