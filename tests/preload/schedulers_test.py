@@ -16,14 +16,15 @@ from harness import launch_lines, mpi as jobs, patience  # noqa: E402
 from harness.main import Long, run_checks  # noqa: E402
 
 # (environment, the name in the report directory's, what the user types, what is another job)
+# Numbers of jobs are beyond any process id (4,194,304 at most): a bare number may also be that of a process.
 SYSTEMS = {
-    "PBS": ({"PBS_JOBID": "4711.server1", "PBS_ENVIRONMENT": "PBS_BATCH"}, "4711.server1", ("4711", "4711.server1"), "471"),
+    "PBS": ({"PBS_JOBID": "47110000.server1", "PBS_ENVIRONMENT": "PBS_BATCH"}, "47110000.server1", ("47110000", "47110000.server1"), "4711000"),
     "PBS, a task of an array": ({"PBS_JOBID": "4712[3].server1", "PBS_ARRAY_INDEX": "3"}, "4712_3_.server1", ("4712[3].server1", "4712[3]"), "4712[2]"),
-    "LSF": ({"LSB_JOBID": "815", "LSB_JOBINDEX": "0"}, "815", ("815",), "81"),
+    "LSF": ({"LSB_JOBID": "81500000", "LSB_JOBINDEX": "0"}, "81500000", ("81500000",), "8150000"),
     "LSF, a task of an array": ({"LSB_JOBID": "816", "LSB_JOBINDEX": "7"}, "816_7", ("816[7]", "816_7"), "816[8]"),
     # Open MPI looks for a Flux that is not there, and crashes without the library, too.
     "Flux": ({"FLUX_JOB_ID": "f2ZkVQ8d3", "OMPI_MCA_pmix": "^flux"}, "f2ZkVQ8d3", ("f2ZkVQ8d3",), "f2ZkV"),
-    "Grid Engine": ({"JOB_ID": "99", "SGE_TASK_ID": "undefined"}, "99", ("99",), "9"),
+    "Grid Engine": ({"JOB_ID": "99000000", "SGE_TASK_ID": "undefined"}, "99000000", ("99000000",), "9900000"),
     "Grid Engine, a task of an array": ({"JOB_ID": "98", "SGE_TASK_ID": "4"}, "98_4", ("98_4",), "98_5"),
 }
 
