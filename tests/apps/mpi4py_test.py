@@ -44,7 +44,8 @@ def check(name):
                                                env={"PYTHONDONTWRITEBYTECODE": "1"}, spawns=name == "spawn")
     counts = reports.counts(ranks[0])
     for call, number in CALLS[name].items():
-        assert counts.get(call) == number, f"{call}: {counts.get(call)} counted, {number} made"
+        counted = counts.get(call, 0) + counts.get(call + "_c", 0)  # mpi4py 4 calls the large-count twin where MPI has it
+        assert counted == number, f"{call}: {counted} counted, {number} made"
     if name == "spawn":
         assert sorted(reports.worlds(preloaded.directory)) == [0, 1], "no reports of the spawned world"
 
