@@ -261,4 +261,28 @@ ring::Record& record(const char* call, double seconds_ago, bool open) {
   return record;
 }
 
+void attach_and_install(const std::string& directory, int signal) {
+  attach(directory, signal);
+  module().before_init();
+  module().after_init();
+}
+
+std::string first_dump(const Directory& directory) { return directory.path + "/dump-00003-0.txt"; }
+
+void ready() { shared->ready.store(1); }
+bool stopped() { return shared->stop.load() != 0; }
+
+std::string dump_of(const Directory& directory, int* status, std::string* errors, const std::function<int()>& body) {
+  const Child child = start([&] {
+    attach_and_install(directory.path);
+    return body();
+  });
+  REQUIRE(wait_for(shared->ready, 1));
+  kill(child.pid, SIGHUP);
+  const std::string text = wait_for_dump(first_dump(directory));
+  shared->stop.store(1);
+  *status = finish(child, errors);
+  return text;
+}
+
 }  // namespace fixture

@@ -4,6 +4,8 @@
 // process of its own (`in_child`), because a dump belongs to a process and a crash must be a failed check.
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <functional>
 #include <string>
@@ -59,5 +61,14 @@ std::string notes();
 resil::ring::Record& record(const char* call, double seconds_ago, bool open);
 uint16_t call_id(const char* name);
 uint64_t ticks_ago(double seconds);
+
+/// attach() and the module's start, as in MPI_Init.
+void attach_and_install(const std::string& directory, int signal = SIGHUP);
+std::string first_dump(const Directory& directory);
+/// In the child: tells the test that it may signal; whether it shall end.
+void ready();
+bool stopped();
+/// Runs `body`, which must end when `stopped()`, in a child; signals it once it is ready; returns the dump.
+std::string dump_of(const Directory& directory, int* status, std::string* errors, const std::function<int()>& body);
 
 }  // namespace fixture
