@@ -102,7 +102,8 @@ struct Record {
   uint64_t bytes;  ///< bytes named by the call (count * size); what arrived may be less
   uint64_t site;  ///< return address into the caller, see section "modules"
   uint64_t sequence;  ///< collectives: number of this collective on `comm`, from 1; else calls of this thread so far
-  uint64_t aux;  ///< request key for starts, number of requests for completions, value for user records
+  uint64_t aux;  ///< request key for starts, number of requests for completions, value for user records; blocking
+                 ///< collectives: signature, see CollectiveHistory, 0 without hang detection
 };
 static_assert(sizeof(Record) == 64);
 

@@ -124,6 +124,10 @@ int main(int argc, char** argv) {
     if (odd) MPI_Recv(in, 16, MPI_DOUBLE, 0, 5, other, MPI_STATUS_IGNORE);
   } else if (strcmp(kind, "operator") == 0 || strcmp(kind, "operator_abort") == 0) {
     MPI_Reduce(in, out, 1, MPI_DOUBLE, odd ? MPI_MAX : MPI_SUM, 0, other);
+  } else if (strcmp(kind, "behind") == 0) {
+    // Waits for all, who send no more than buffers hold, and go on.
+    if (odd) MPI_Allreduce(in, out, 1, MPI_DOUBLE, MPI_SUM, other);
+    for (int i = 0; i < 100; ++i) MPI_Bcast(in, 1, MPI_DOUBLE, 0, other);
   } else if (strcmp(kind, "size") == 0) {
     // The last rank sends nothing on, and what comes fits into its room: no library notices.
     MPI_Bcast(in, rank == size - 1 ? 16 : 8, MPI_DOUBLE, 0, other);

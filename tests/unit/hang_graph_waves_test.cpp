@@ -171,6 +171,29 @@ TEST_CASE("all have arrived and nobody leaves") {
   }
 }
 
+TEST_CASE("one is in a collective that the others have long left: it need not be the same one") {
+  World world(3);
+  for (const uint64_t ahead : {15u, 16u}) {
+    CAPTURE(ahead);
+    world.block(2, kBarrierCall, {collective(kBarrierCall, 5)});
+    for (int32_t rank : {0, 1}) world.block(rank, kAllreduceCall, {collective(kAllreduceCall, 5 + ahead)});
+    CHECK(!world.judge());
+    const auto verdict = world.judge(true);
+    REQUIRE(verdict);
+    CHECK(verdict->type == HangClass::kInsideMpi);
+    CHECK(culprits(*verdict) == Ranks{2});
+    if (ahead == 15) {  // its call is still known, and was the same
+      says(*verdict, "All 3 ranks have entered call 5 of MPI_Barrier on MPI_COMM_WORLD");
+      says(*verdict, "The MPI library or the network does not deliver.");
+    } else {
+      says(*verdict, "Rank 2 has not returned from call 5 of MPI_Barrier on MPI_COMM_WORLD");
+      says(*verdict, "2 other ranks have left their call of that number long ago.");
+      says(*verdict, "Either they called another function there");
+      CHECK(message_of(*verdict).find("All 3 ranks") == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("many ranks") {
   constexpr int32_t kMany = 16384;
   World world(kMany);

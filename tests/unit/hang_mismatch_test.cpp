@@ -325,6 +325,36 @@ TEST_CASE("a writer at full speed never shows a wrong point", "[threads]") {
   if (moved < kWanted) WARN("the writer went on during " << moved << " readings only");
 }
 
+TEST_CASE("coverage, for a thread that asks while another one collects, is that of a whole round", "[threads]") {
+  std::unique_ptr<Section, FreeSection> section(static_cast<Section*>(calloc(1, sizeof(Section))));
+  ring::Header header = {};
+  header.world_size = 4;
+  Watched watched = {};
+  watched.header = &header;
+  watched.section = section.get();
+  for (uint32_t i = 2; i < 12; ++i) {
+    history_begin(section->histories[i], 70 + i, 4, i % 2 == 0 ? uint32_t{kHistoryGap} : 0);
+    history_add(section->histories[i], 1, 5);
+  }
+  Owned mismatch(mismatch_create(4));
+  std::vector<char> frame(kMismatchFrame);
+  mismatch_collect(*mismatch, &watched, 1, frame.data(), kMismatchFrame);
+  std::atomic<bool> done = false;
+  std::thread helper([&] {
+    for (int round = 0; round < (kSlow ? 2000 : 20000); ++round)
+      mismatch_collect(*mismatch, &watched, 1, frame.data(), kMismatchFrame);
+    done = true;
+  });
+  uint64_t asked = 0, bad = 0;
+  for (; !done.load(); ++asked) {
+    const MismatchCoverage told = mismatch_coverage(*mismatch);
+    bad += told.marked != 5 || told.communicators != 5;
+  }
+  helper.join();
+  CHECK(bad == 0);
+  CHECK(asked > 0);
+}
+
 TEST_CASE("a resting history is read back to the last sixteen calls, and all check points") {
   for (uint64_t calls : {1u, 2u, 15u, 16u, 17u, 31u, 100u, 4096u, 70001u}) {
     std::unique_ptr<CollectiveHistory> history(new CollectiveHistory());

@@ -36,6 +36,13 @@ Wait satisfied(const Graph& graph, uint32_t rank, uint32_t thread) {
   return found;
 }
 
+/// Have the others who have left this collective made so many calls since that the comparison of calls (mismatch/) may
+/// not know any more which one they made in its place?
+bool far_ahead(const Graph& graph, const Part& part) {
+  const Comm& comm = *graph.comm(part.comm);
+  return graph.late(comm, part.sequence + ring::kRecent) < comm.count;
+}
+
 }  // namespace
 
 bool find_inside_mpi(Graph& graph, Verdict* verdict) {
@@ -83,15 +90,24 @@ bool find_inside_mpi(Graph& graph, Verdict* verdict) {
   verdict->signature =
       hash_combine(hash_combine(static_cast<uint64_t>(HangClass::kInsideMpi), first.rank), thread.instance);
   const CallWait wait = call_wait(graph, first);
-  if (collective) {
+  const bool mismatch_possible = few && far_ahead(graph, part);
+  if (mismatch_possible) {
+    verdict->add(Message::kStaysIn, wait).ranks = waiting;
+    verdict->add(Message::kWentOn).n[0] = graph.comm(part.comm)->count - still_in;
+  } else if (collective) {
     verdict->add(Message::kAllEntered, wait).n[0] = graph.comm(part.comm)->count;
     verdict->add(Message::kNotReturned, wait).ranks = waiting;
   } else {
     verdict->add(Message::kWaits, wait);
     verdict->add(part.kind == PartKind::kSend ? Message::kReceivePosted : Message::kSentNotDelivered, wait);
   }
-  verdict->add(Message::kLibraryOrNetwork);
-  verdict->add(Message::kDoTransport);
+  if (mismatch_possible) {
+    verdict->add(Message::kMismatchOrLibrary);
+    verdict->add(Message::kDoSamePath).ranks = waiting;
+  } else {
+    verdict->add(Message::kLibraryOrNetwork);
+    verdict->add(Message::kDoTransport);
+  }
   verdict->add(Message::kReasonDone);
   verdict->add(Message::kWaitingRanks, waiting);
   return true;

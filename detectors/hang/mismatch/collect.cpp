@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "detectors/hang/mismatch/sites.h"
+#include "detectors/hang/mismatch/records.h"
 #include "detectors/hang/mismatch/state.h"
 #include "detectors/hang/slots/signature.h"
 #include "shim/base/hash.h"
@@ -20,6 +20,8 @@ uint64_t load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQ
 bool less(const Entry& a, const Entry& b) {
   return a.comm != b.comm ? a.comm < b.comm : a.watched != b.watched ? a.watched < b.watched : a.history < b.history;
 }
+
+constexpr uint64_t kBefore = kMaxEarlier - 4;  ///< calls before the slowest rank's last one that are looked for
 
 constexpr uint64_t kEnd =
     signature_pack({static_cast<uint16_t>(CallId::kMPI_Finalize), OpKind::kNone, kNoRoot, kBytesNotCompared});
@@ -71,6 +73,12 @@ uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count
 bool grow(Mismatch& mismatch, const Watched* watched, Entry* entries, uint32_t count) {
   Tree& tree = *mismatch.tree;
   tree_reset(tree, entries[0].comm, 0);
+  uint64_t least = ~uint64_t{0};  // calls of the rank that has made the fewest: what did the others call then?
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t calls = load(watched[entries[i].watched].section->histories[entries[i].history].sequence);
+    if (calls < least) least = calls;
+  }
+  const uint64_t from = least > kBefore ? least - kBefore : 1;
   for (uint32_t i = 0; i < count; ++i) {
     const Watched& rank = watched[entries[i].watched];
     const CollectiveHistory& history = rank.section->histories[entries[i].history];
@@ -84,9 +92,10 @@ bool grow(Mismatch& mismatch, const Watched* watched, Entry* entries, uint32_t c
     entries[i].state = 2 * read.sequence + entries[i].over;
     if (entries[i].over) end_path(read);
     tree.members = static_cast<uint32_t>(read.shape & kHistoryMembers);
-    tree_make_room(tree, kMaxPath);
+    tree_make_room(tree, kMaxPath + kMaxEarlier);
     const uint32_t before = tree.count;
     tree_add(tree, rank.rank, read);
+    add_earlier(tree, rank, entries[i].history, read, from);
     if (tree.count != before)  // it had something to say that nobody had said
       add_sites(tree, rank, entries[i].history, read);
   }
@@ -104,7 +113,10 @@ uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t c
   // end and from the beginning to the cursor, give two ascending runs; the second one is put in front.
   uint32_t split = 0;
   while (split < found && mismatch.entries[split].comm < mismatch.cursor) ++split;
-  if (room_bytes < sizeof(FrameHeader)) return 0;
+  if (room_bytes < sizeof(FrameHeader)) {
+    publish_coverage(mismatch);
+    return 0;
+  }
   if (room_bytes > kHistoryBytes) room_bytes = kHistoryBytes;
   FrameWriter late, early;
   frame_begin(late, mismatch.scratch, room_bytes);
@@ -153,6 +165,7 @@ uint32_t mismatch_collect(Mismatch& mismatch, const Watched* watched, uint32_t c
     early.used += late_bytes;
     early.blocks += late.blocks;
   }
+  publish_coverage(mismatch);
   return frame_end(early, mismatch.round, mismatch.world);
 }
 

@@ -99,7 +99,21 @@ void mismatch_destroy(Mismatch* mismatch) {
 
 void mismatch_close(Mismatch& mismatch) { mismatch.closing = true; }
 
-MismatchCoverage mismatch_coverage(const Mismatch& mismatch) { return mismatch.coverage; }
+void publish_coverage(Mismatch& mismatch) {
+  // Each number stands for itself; a reader in the middle of this has some of the last round and some of this one.
+  const auto put = [](uint32_t& to, uint32_t value) { __atomic_store_n(&to, value, __ATOMIC_RELAXED); };
+  put(mismatch.published.communicators, mismatch.coverage.communicators);
+  put(mismatch.published.deferred, mismatch.coverage.deferred);
+  put(mismatch.published.marked, mismatch.coverage.marked);
+  put(mismatch.published.unreadable, mismatch.coverage.unreadable);
+  put(mismatch.published.broken, mismatch.coverage.broken);
+}
+
+MismatchCoverage mismatch_coverage(const Mismatch& mismatch) {
+  const auto get = [](const uint32_t& from) { return __atomic_load_n(&from, __ATOMIC_RELAXED); };
+  const MismatchCoverage& from = mismatch.published;
+  return {get(from.communicators), get(from.deferred), get(from.marked), get(from.unreadable), get(from.broken)};
+}
 
 bool mismatch_merge(Mismatch& mismatch, void* into, uint32_t* bytes, uint32_t room, const void* from,
                     uint32_t from_bytes) {
@@ -166,6 +180,7 @@ bool mismatch_judge(Mismatch& mismatch, const void* merged, uint32_t bytes, Verd
     });
     mismatch.in_use = 1 - mismatch.in_use;
     mismatch.history_bytes = frame_end(writer, mismatch.judged, mismatch.world);
+    publish_coverage(mismatch);
   }
   if (mismatch.next == mismatch.queued) return false;
   *verdict = mismatch.verdicts[mismatch.next++];

@@ -47,6 +47,7 @@ struct MismatchCoverage {
   uint32_t unreadable;  ///< histories that moved too fast, this time
   uint32_t broken;  ///< since the start: communicators given up, a rank's numbers contradict its earlier ones
 };
+/// Of the last whole round. Any thread.
 MismatchCoverage mismatch_coverage(const Mismatch& mismatch);
 
 }  // namespace resil::hang

@@ -40,7 +40,8 @@ struct Mismatch {
   uint64_t cursor;  ///< communicator to begin with: what found no room last time
   Told* told;  ///< [watched][history]
   Entry* entries;
-  MismatchCoverage coverage;
+  MismatchCoverage coverage;  ///< of the round that is under way
+  MismatchCoverage published;  ///< of the last whole one, for other threads: see publish_coverage
   // Merging.
   char* scratch;  ///< kHistoryBytes
   // The root's.
@@ -53,6 +54,9 @@ struct Mismatch {
   uint32_t queued, next;  ///< verdicts of this round that have not been fetched yet
   Verdict* verdicts;
 };
+
+/// Makes `coverage` what mismatch_coverage() tells from now on. The writing thread only.
+void publish_coverage(Mismatch& mismatch);
 
 /// Judges one communicator's tree; appends verdicts to the queue. `block`: its memory between rounds.
 void judge_tree(Mismatch& mismatch, Tree& tree, Block& memory);

@@ -93,6 +93,8 @@ void start_collective(Event& e, ThreadSlot& slot, Pattern pattern) {
   Wait& wait = *slot.wait;
   wait.peer = world_of(e.comm, e.peer);
   wait.signature = signature_of(e, pattern, slot, &wait.flags);
+  __atomic_store_n(&e.record->aux, wait.signature,
+                   __ATOMIC_RELAXED);  // a call that starts a request puts its key there
   wait.sequence =
       count_collective(e.comm != nullptr ? e.comm->index : 0, wait.signature, common_type(e, pattern, wait.signature));
 }
