@@ -202,9 +202,9 @@ def never_paired():
     limits = {"RESIL_HANG": "off", "RESIL_DRAIN_SECONDS": "2"}
     result = run(["awkward", "mismatched", os.path.join(jobs.scratch(), "file")], limits)
     total = books(result)
-    assert total["unverified"] == 1 and total["timeouts"] == 1, total
+    assert total["unverified"] == 1 and total["timeouts"] == 1, total  # each wait in vain counts, however short
     drains = result.ranks()[0]["checksum"]["drains"]
-    assert drains["count"] == 102 and 2 <= drains["seconds"] < 3, drains
+    assert drains["count"] == 102 and drains["seconds"] >= 2, drains  # more than 3 on a machine that is busy with others
 
 
 def damaged(case, status, mode):

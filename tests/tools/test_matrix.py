@@ -120,6 +120,15 @@ class Matrix(unittest.TestCase):
                 file.write(b"another")  # another library: nothing is known of it
             self.assertIn("not run: asked", self.call("run", "trixie-openmpi", "--tests", "jobs", "--library", self.library)[1])
 
+    def test_versions_by_their_names(self):
+        """Open MPI 4.1.0 calls itself OpenRTE."""
+        for cell, said, version in (("bullseye-openmpi", "mpirun.openmpi (OpenRTE) 4.1.0\n\nReport bugs", "Open MPI 4.1.0"),
+                                    ("forky-openmpi", "mpirun.openmpi (Open MPI) 6.0.0rc2\n", "Open MPI 6.0.0rc2"),
+                                    ("trixie-openmpi", "mpirun (Open MPI) 5.0.7\n", "Open MPI 5.0.7"),
+                                    ("bullseye-mpich", "MPICH Version:    \t3.4.1\n", "MPICH 3.4.1")):
+            system = mock.Mock(**{"run.return_value.stdout": said, "architecture.return_value": "x86_64"})
+            self.assertEqual(self.matrix.facts_of(self.matrix.named(cell), system)["MPI"], version)
+
     def test_time_to_come(self):
         kept = self.kept("trixie-openmpi", jobs="OK", hangs="OK", dumps="OK")
         self.assertEqual(kept.expected_seconds(["jobs", "hangs", "dumps", "ends"], 2), (90, 1))
