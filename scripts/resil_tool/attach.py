@@ -76,7 +76,7 @@ def fill_from_ring(rank: Rank, ring: Ring) -> None:
 def _oom_kills(ring: Ring) -> int:
     """Processes of its control group that the out-of-memory killer had ended when this rank was ended, as it noted itself."""
     try:
-        section = ring.section("hang", 1)
+        section = ring.section("hang", 1, always=False)
         if section.entries * section.stride < OOM_OFFSET + 8:
             return 0
         return min(struct.unpack("<Q", ring.read(section.offset + OOM_OFFSET, 8))[0], 1 << 20)
@@ -103,7 +103,7 @@ def _fill(directory: Directory, rank: Rank, path: str, collected: bool, alone: b
                 return False
             fill_from_ring(rank, ring)
             for note in ring.notes:
-                rank.notes.append("ring of rank %d: %s" % (rank.rank, note))
+                rank.notes.append("flight recorder: %s" % note)
             return True
     except RingError as error:
         directory.problems.append(Problem(path, "%s: %s" % (error.kind, error)))

@@ -25,6 +25,7 @@ examples:
   %(prog)s report --json 4711 | jq .  the same for programs, job named by the scheduler's id
   %(prog)s dump                       every rank of your job on this node writes what it is doing
   %(prog)s dump 31415                 the ranks that launcher 31415 started; the launcher is never signalled
+  %(prog)s show hang-0.json        one file of resil's, whichever it is, with functions and lines
   %(prog)s recording resil-record     what was recorded; --rank 0 --from 100 --count 20: twenty calls of rank 0
   %(prog)s diff run-1 run-2           where two recordings part first: rank, call, place, values
   %(prog)s smoke --peak 25            in an allocation: is every message right, how many GB/s, is that enough

@@ -43,6 +43,15 @@ def run(directory: str, rank, call, comm, first, count, as_json: bool) -> int:
 
 
 def _summary(directory: str, files, as_json: bool) -> int:
+    told = summary(directory, files)
+    status = told.pop("status")
+    print(json.dumps(told, indent=1) if as_json else "\n".join(summary_lines(directory, told)))
+    return status
+
+
+def summary(directory: str, files=None) -> dict:
+    """What `resil recording --json` prints, and `status`."""
+    files = rank_files(directory) if files is None else files
     objects, status, head = [], 0, None
     for key, path in files.items():
         recording, problem = opened(path)
@@ -54,36 +63,57 @@ def _summary(directory: str, files, as_json: bool) -> int:
             head = head or recording.identity
             if recording.end != "finished" or recording.damaged:
                 status = 3
-            known = recording.calls if recording.end in ("finished", "aborted") and not recording.damaged else 0
-            calls = known or sum(_calls(stream) for stream in recording.streams.values())
+            calls = calls_of(recording)
             objects.append({"world": key[0], "rank": key[1], "end": recording.end, "problem": recording.problem,
                             "damaged": recording.damaged, "streams": len(recording.streams), "bytes": recording.size,
-                            "calls": known or None, "calls_at_least": calls,
+                            "calls": _known(recording) or None, "calls_at_least": calls,
                             "host": recording.identity.host})
     size = world_size(directory) or (head.world_size if head else 0)
     missing = missing_ranks(size, files)
-    if missing:
-        status = 3
-    if as_json:
-        print(json.dumps({"directory": directory, "identity": head._asdict() if head else None, "ranks": objects,
-                          "missing": missing}, indent=1))
-        return status
+    return {"directory": directory, "identity": head._asdict() if head else None, "ranks": objects, "missing": missing,
+            "status": 3 if missing else status}
+
+
+def summary_lines(directory: str, told: dict) -> list[str]:
+    head, lines = told["identity"], []
     if head:
-        print("%s: recording of %s, %s, %s%s" % (
-            clean(directory), clean(head.program), plural(size, "rank"), clean(head.mpi) or "unknown MPI",
-            ", RESIL_REDUCE=" + clean(head.reduce) if head.reduce else ""))
-    for found in objects:
+        lines.append("%s: recording of %s, %s, %s%s" % (
+            clean(directory), clean(head["program"]), plural(world_size(directory) or head["world_size"], "rank"), clean(head["mpi"]) or "unknown MPI",
+            ", RESIL_REDUCE=" + clean(head["reduce"]) if head["reduce"] else ""))
+    for found in told["ranks"]:
         name = rank_name((found["world"], found["rank"]))
         if found["end"] is None:
-            print("%s: %s" % (name, clean(found["problem"], 1500)))
+            lines.append("%s: %s" % (name, clean(found["problem"], 1500)))
             continue
-        print("%s on %s: %s%s calls in %s, %s%s" % (
+        lines.append("%s on %s: %s%s calls in %s, %s%s" % (
             name, clean(found["host"]), "" if found["calls"] else "at least ", integer(found["calls_at_least"]),
             plural(found["streams"], "thread"), bytes_text(found["bytes"]),
             "; " + clean(found["problem"]) if found["problem"] else ""))
-    if missing:
-        print("missing: ranks %s" % ranges(missing))
-    return status
+    if told["missing"]:
+        lines.append("missing: ranks %s" % ranges(told["missing"]))
+    return lines
+
+
+def _known(recording) -> int:
+    return recording.calls if recording.end in ("finished", "aborted") and not recording.damaged else 0
+
+
+def calls_of(recording) -> int:
+    """Of all threads; of a recording without an end as far as they can be read."""
+    return _known(recording) or sum(_calls(stream) for stream in recording.streams.values())
+
+
+def newest(recording, stream, count: int) -> tuple[str, list[str], list[dict]]:
+    """The last `count` calls of a thread: a title, a line an item, the same for JSON."""
+    items = []
+    try:
+        items = list(_chosen(stream, None, None, max(0, _calls(stream) - count + 1))) if count else []
+    except r.RecordingError as error:
+        recording.damaged, recording.problem = True, str(error)[len(recording.path) + 1:]
+    sites = {item.shape.site for item in items if item.kind == r.CALL and item.shape.site[0]} | ({stream.site} if stream.site[0] else set())
+    known = symbols.lookup(sorted(sites), recording.identity.created + 1)
+    title = "thread %d%s" % (stream.id, ", first call from %s" % record_text.site(stream.site, known) if stream.site[0] else "")
+    return title, [record_text.line(item, known) for item in items], [record_text.as_object(item) for item in items]
 
 
 def _calls(stream) -> int:

@@ -286,18 +286,22 @@ def _read_node_file(directory: Directory, path: str, world: int) -> None:
             bad[0] + (" (and %d more lines)" % (len(bad) - 1) if len(bad) > 1 else "",))))
 
 
+def hang_findings(value: dict, path: str) -> list[dict]:
+    """The finding of a hang-N.json, with what the wait-for graph needs, and when."""
+    found = parse_findings([dict(value, kind="hang: %s" % (text(value.get("class"), 40) or "?"))], path)
+    for finding in found:
+        finding["time"] = moment(number(value.get("time_ns")) / 1e9)
+        finding["hang"] = value
+        finding["peer_ranks"] = rank_list(value.get("peer_ranks"))
+        finding["message"], _, to_do = finding["message"].partition(" To do: ")  # the last sentences of a hang's message
+        finding["to_do"] = finding["to_do"] or to_do.replace(" To do: ", " ")
+    return found
+
+
 def _read_job_file(directory: Directory, path: str, name: str) -> None:
     value = parse_object(read_bytes(path, owner=directory.owner))
     if _HANG_FILE.match(name):
-        kind = "hang: %s" % (text(value.get("class"), 40) or "?")
-        found = parse_findings([dict(value, kind=kind)], path)
-        for finding in found:  # when, and what the wait-for graph needs
-            finding["time"] = moment(number(value.get("time_ns")) / 1e9)
-            finding["hang"] = value
-            finding["peer_ranks"] = rank_list(value.get("peer_ranks"))
-            finding["message"], _, to_do = finding["message"].partition(" To do: ")  # the last sentences of a hang's message
-            finding["to_do"] = finding["to_do"] or to_do.replace(" To do: ", " ")
-        directory.hangs.append((launch_number(value.get("launch")), found, path))
+        directory.hangs.append((launch_number(value.get("launch")), hang_findings(value, path), path))
     else:
         directory.findings += parse_findings(value.get("findings"), path)
         directory.notes += [text(note) for note in items(value.get("notes")) if isinstance(note, str)]
@@ -320,6 +324,15 @@ def _read_one(directory: Directory, path: str, name: str, world: int) -> None:
         directory.dumps[path] = (world, int(rank)) if rank.isdigit() else (world, -1)
     elif _HANG_FILE.match(name) or name == "job.json":
         _read_job_file(directory, path, name)
+
+
+def read_file(directory: Directory, path: str) -> None:
+    """One report of a rank or of a node, into a directory that has none yet. Raises Invalid."""
+    if path.endswith(".jsonl"):
+        _read_node_file(directory, path, 0)
+    else:
+        directory.candidates.append(parse_rank(parse_object(read_bytes(path)), 0, path, _modified(path)))
+    _choose_launch(directory)
 
 
 def read_directory(path: str) -> Directory:

@@ -176,8 +176,9 @@ class Ring:
 
     # -- sections -------------------------------------------------------------------------------------------------
 
-    def section(self, name: str, known: int) -> Section:
-        """Where a section lies, its entries clamped to the file; empty when it is missing or too narrow for `known`."""
+    def section(self, name: str, known: int, always: bool = True) -> Section:
+        """Where a section lies, its entries clamped to the file; empty when it is missing or too narrow for `known`. `always`: every
+        ring has it; those of modules are there only while the module is on."""
         if self._sections is None:
             self._sections = {}
             raw = self.read(layout.HEADER.offsets["sections"], layout.SECTION_COUNT * layout.SECTION.size)
@@ -191,7 +192,7 @@ class Ring:
         found = self._sections.get(name)
         if found is None or found.stride < known:
             note = "section %s is missing" % name
-            if note not in self.notes:
+            if always and note not in self.notes:
                 self.notes.append(note)
             return Section(0, known, 0)
         return found
@@ -270,8 +271,7 @@ class Ring:
             name = self.entry("names", layout.NAME, r.aux)
             return Call(clean(name.name) if name and name.name else "step", r.state, r.flags, "", 0, r.peer, r.tag, 1, r.bytes, 0, r.sequence,
                         self.realtime(r.time), None, lane)
-        comm = self.entry("comms", layout.COMM, r.comm) if r.comm else None
-        name = clean(comm.name) if comm and comm.name else ("communicator %#x" % comm.id if comm and comm.id else "")
+        comm, name = self.communicator(r.comm)
         rate = self.ticks_per_second()
         seconds = r.duration / rate if rate and 0 < r.duration < 1e20 else None
         return Call(self.call_name(r.call), r.state, r.flags, name, comm.handle if comm else 0, r.peer, r.tag,
@@ -310,15 +310,27 @@ class Ring:
         return newest
 
     def pending_requests(self) -> int:
+        return sum(1 for _ in self.requests())
+
+    def requests(self):
+        """Those that are pending, as layout.REQUEST has them."""
         section, size = self.section("requests", layout.REQUEST.size), layout.REQUEST.size
-        pending = 0
         for first, count in self._written(section, min(section.entries, 1 << 16)):
             raw = self.read(section.offset + first * section.stride, count * section.stride)
             for i in _used(raw[:len(raw) // section.stride * section.stride], section.stride, "Q", 0):
                 request = layout.REQUEST.unpack(raw, i * section.stride)
                 if not request.flags & layout.REQUEST_PERSISTENT or request.flags & layout.REQUEST_ACTIVE:
-                    pending += 1
-        return pending
+                    yield request
+
+    def communicator(self, index: int):
+        """As layout.COMM has it, and its name in words; (None, "") where there is none."""
+        comm = self.entry("comms", layout.COMM, index) if index else None
+        return comm, (clean(comm.name) if comm and comm.name else "communicator %#x" % comm.id if comm and comm.id else "")
+
+    def communicators(self) -> list:
+        """(layout.COMM, name) of those that are in use."""
+        entries = min(self.section("comms", layout.COMM.size).entries, 1 << 12)
+        return [found for found in map(self.communicator, range(1, entries)) if found[0] and found[0].id]
 
     def _written(self, section: Section, entries: int):
         """(first entry, number) of stretches of a section that are no hole of the file."""

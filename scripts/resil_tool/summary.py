@@ -14,6 +14,7 @@ from .text import clean, rank_label, rank_set, ranks_phrase, seconds_text
 from .values import integer, text
 
 MOST_GROUPS = 200  # groups of ranks in one place that keep their own sentence
+MOST_NOTES = 8  # of the whole job that keep their own numbers
 MOST_PLACES = 6   # groups with the same story; beyond, those that differ in numbers only are told together
 EXIT_CODES = {"CLEAN": 0, "FINDINGS": 1, "RUNNING": 3, "STANDING STILL": 3, "INCOMPLETE": 3}
 
@@ -268,11 +269,17 @@ def _messages(ranks) -> dict:
 
 
 def _notes(directory: Directory, ranks) -> list[dict]:
-    """Each note once, with the ranks that wrote it; ranks "" for the whole job."""
+    """Each note once, with the ranks that wrote it; ranks "" for the whole job. More than MOST_NOTES: those that differ in numbers only
+    are one."""
     notes: dict[str, list] = {note: [] for note in directory.notes}
     for rank in ranks:
         for note in dict.fromkeys(rank.notes):
             notes.setdefault(note, []).append(rank.key)
+    if len(notes) > MOST_NOTES:
+        together: dict[tuple, list[str]] = {}
+        for note, keys in notes.items():
+            together.setdefault((bool(keys), fold.template(note)), []).append(note)
+        notes = {fold.merge(same): sorted({key for note in same for key in notes[note]}) for same in together.values()}
     return [{"text": clean(note), "ranks": rank_set(keys, 10**6)} for note, keys in notes.items()]
 
 

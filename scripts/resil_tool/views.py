@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from . import export, hosts, html_report, waits, why
+from . import export, hosts, html_report, show, waits, why
 
 
 def add_commands(commands, job_help: str) -> None:
     """Each with its options and `run`, which gives the exit status."""
-    for module in (why, waits, hosts, export, html_report):
+    for module in (why, waits, show, hosts, export, html_report):
         module.add_command(commands, job_help)

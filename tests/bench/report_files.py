@@ -30,7 +30,7 @@ PER_NODE = 64
 CULPRIT = 1234
 LAUNCH = "0123456789abcdef"
 STILL = 68
-ROOM = {"lanes": 8, "comms": 512, "requests": 8192, "modules": 128, "calls": 650, "names": 256}  # as the library's rings have
+ROOM = {"lanes": 8, "comms": 512, "requests": 8192, "modules": 128, "calls": 650, "names": 256, "hang": 61208}  # as the library's rings have
 
 
 def neighbours(rank, size):

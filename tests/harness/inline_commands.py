@@ -164,7 +164,7 @@ def wrong_tool(code):
     if words and not words[0].startswith("-") and words[0] not in commands():
         return f"{words[0]}: no such command of resil"
     # Named, not called: `resil diff` alone is not what is to be typed.
-    needed = {"recording": ["DIR"], "diff": ["A", "B"], "hosts": ["DIR"], "export": ["--csv", "DIR"]}.get(words[0] if words else "", [])
+    needed = {"recording": ["DIR"], "diff": ["A", "B"], "hosts": ["DIR"], "show": ["FILE"], "export": ["--csv", "DIR"]}.get(words[0] if words else "", [])
     if not words[1:] or (words[0] != "export" and not [word for word in words[1:] if not word.startswith("-")]):
         words += needed
     if words and words[-1].startswith("--") and parsed(words).endswith("expected one argument"):

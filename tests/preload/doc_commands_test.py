@@ -42,7 +42,8 @@ class Place:
         return max(found, key=os.path.getmtime, default="DIR")
 
     def run(self, line, expected, job=""):
-        line = " ".join({"DIR": self.newest, "4711": lambda: job}.get(word, lambda word=word: word)() for word in line.split(" "))
+        said = {"DIR": self.newest, "4711": lambda: job}
+        line = "".join(said.get(part, lambda part=part: part)() for part in re.split(r"(?<![^ ])(DIR(?=[ /]|$)|4711(?= |$))", line))
         for left in (1, 0):
             done = jobs.start(["sh", "-c", line], env=launch_lines.environment(self.path), cwd=self.path, timeout=90)
             if not (left and done.timed_out and self.mpi == "mpich"):  # MPICH 4.0.2 by itself

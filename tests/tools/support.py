@@ -85,6 +85,8 @@ def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job",
         layout.MODULE.pack(start=a, end=b, base=c, path=path) for a, b, c, path in modules))
     section("calls", layout.CALL_NAME.size, len(CALLS), b"".join(layout.CALL_NAME.pack(name=n) for n in CALLS))
     section("names", layout.NAME.size, 2, b"")
+    if "hang" in (room or {}):  # of a module: not of all jobs
+        section("hang", 8, 0, b"")
     header = layout.HEADER.pack(
         magic=layout.MAGIC, version=version, header_bytes=layout.HEADER_RESERVED, file_bytes=offset, rank=rank,
         world_size=size, pid=pid, world=world, host=host, job=job, directory=directory, executable="/opt/app",

@@ -46,7 +46,7 @@ class Hostile(Case):
             for name in NAMES:
                 make(os.path.join(self.directory, name))
             for arguments in (["report", self.directory], ["report", "--json", self.directory], ["dump", self.directory],
-                              ["recording", self.directory]):
+                              ["recording", self.directory], ["show", self.directory], ["show", *(os.path.join(self.directory, name) for name in NAMES)]):
                 _, out, _ = self.quiet(*arguments)
                 self.assertNotIn("/secret", out)
             shutil.rmtree(self.directory)

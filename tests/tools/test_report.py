@@ -246,6 +246,21 @@ class Report(Case):
         self.assertIn("not seen: 6 untracked requests", out)
         self.assertIn("clock went back (ranks 1-2)", out)
 
+    def test_notes_of_many_ranks_that_differ_in_numbers_share_a_line(self):
+        whole = ring_bytes(**self.killed(rank=0, size=12))
+        for rank in range(12):
+            data = ring_bytes(**self.killed(rank=rank, size=12))
+            self.write("rank-%05d.ring" % rank, data[:len(data) - rank - 1])
+        out = " ".join(self.run_report()[1].split())
+        self.assertIn("flight recorder: truncated: {:d}…{:d} of {:d} bytes are there (ranks 0-11)".format(len(whole) - 12, len(whole) - 1, len(whole)), out)
+        self.assertLessEqual(len(self.summary()["notes"]), 3)
+
+    def test_a_module_that_is_off_is_no_note(self):
+        """With RESIL_HANG=off, each rank that was ended had a note."""
+        for rank in range(2):
+            self.write("rank-%05d.ring" % rank, ring_bytes(**self.killed(rank=rank, size=2), term=("slurmstepd", 9, 15)))
+        self.assertEqual(self.summary()["notes"], [])
+
     def test_a_verification_says_how_much_it_compared(self):
         one = {"calls": 1500, "completions": 3, "messages": 400, "values": 700, "bytes": 4096, "complete": True}
         cases = (({}, "; 3,000 calls and the contents of 1,400 values (800 messages, 8.0 KiB) agree with the recording"),
