@@ -57,6 +57,7 @@ Section* own_section() {
 void before_init() {
   killed_install();
   writes = writer_start();
+  if (writes) own_section()->python = stacks::find_python();
   if (writes && config_has("RESIL_HANG", "abort")) own_section()->abort_signal = action_install();
 }
 

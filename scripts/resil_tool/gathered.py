@@ -17,6 +17,7 @@ MOST_RANKS = 4096  # of one entry
 MOST_SITES = 400
 _FILE = re.compile(r"stacks-\d{1,6}\.json$")
 _FRAME = re.compile(r"([^\n]{1,100})\+0x([0-9a-f]{1,16})$")
+_PYTHON = re.compile(r"(.{1,100}) at ([^/\n]{1,60}?)(?::(\d{1,9}))?$")
 _RANKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?$")
 _PAUSE = 0.03
 
@@ -83,6 +84,11 @@ def _known(frames: list[str], objects: dict[str, str], not_after: float) -> dict
     for frame in frames:
         match = _FRAME.match(frame)
         name = match.group(1) if match else ""
+        python = None if match else _PYTHON.match(frame)
+        if python:
+            function, file, line = (clean(part or "", 100) for part in python.groups())
+            found[frame] = [{"function": function, "source": "%s:%s" % (file, line) if line else "", "object": file, "python": True}]
+            continue
         found[frame] = [{"function": function or "?", "source": source, "object": name} for function, source in named.get(places.get(frame, ("", 0)), [])] \
             or [{"function": clean(frame, 100), "source": "", "object": ""}]
     return found

@@ -197,11 +197,12 @@ def compare(job: jobs.Job, both: dict) -> dict:
 
 
 def _name_places(told: dict, both: dict, known: dict):
+    """`lines` of what is told: {(world, rank): line of its Python program}, which says more than where mpi4py calls MPI."""
     said = []
     for key in sorted(both):
         rank = both[key][1].rank
         words = {"name": "", "count": 1, "state": "running", "from_ring": True, "inside_mpi": rank.inside, "call": rank.call,
-                 "site": symbols.site_text(rank.site, known), "since": rank.since, "phase": rank.phase}
+                 "site": rank.inside and told.get("lines", {}).get(key) or symbols.site_text(rank.site, known), "since": rank.since, "phase": rank.phase}
         said.append((key, report.place_sentence(words, told["time"]).strip().removeprefix("is ")))
     words = dict(said)
     for rank in told.get("ranks", []):  # `resil why` keeps no list of them

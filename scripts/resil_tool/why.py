@@ -88,6 +88,7 @@ def run(options) -> int:
     if not options.no_stacks and told["verdict"] != "moving":
         _add_stacks(told, rings, gathered.of(job.directory, told["source"], GATHER) if told["source"] else {})
     _name_all(told, both, job)
+    told.pop("lines", None)
     if options.json:
         told.pop("shown_stacks", None)
     print(json.dumps(told, indent=1) if options.json else "\n".join(render(told)))
@@ -279,6 +280,8 @@ def _add_stacks(told: dict, rings: list, others: dict) -> None:
         told["of_libraries"] = sum(len(threads) for threads in [*elsewhere.values(), *stacks.values()]) - sum(map(len, kept.values()))
         told["shown_stacks"] = remote_stacks.tree(kept)
     told["abnormal"] = gathered.abnormal(others, objects, told["started"] or 0.0)
+    told["lines"] = {key: remote_stacks.words(frame) for key, threads in elsewhere.items()
+                     for frame in [next((one for frames in threads.values() for one in frames if one.get("python")), None)] if frame}
     for (_, rank), threads in elsewhere.items():
         frame = rank in order and remote_stacks.own_frame(next(iter(threads.values())), _SYSTEM)
         if frame and frame["function"] != "?":

@@ -342,7 +342,7 @@ def waits_for_a_file(mpi, place):
 
 
 def waits_in_python(mpi, place):
-    """mpi4py: function and line of both ranks in their dumps."""
+    """mpi4py: function and line of both ranks in their dumps, and in the answer, which reads them from outside."""
     if subprocess.run([PYTHON, "-c", "from mpi4py import MPI; assert 'Open MPI' in MPI.Get_library_version()"], check=False,
                       stderr=subprocess.DEVNULL).returncode or mpi != "openmpi":
         raise LeftOut("no mpi4py for this MPI")
@@ -356,6 +356,15 @@ def waits_in_python(mpi, place):
         assert job.job.poll() is None and not limit.over(), said + str(job.job.output)
     texts = [open(path, encoding="utf-8").read() for path in glob.glob(os.path.join(job.directory, "dump-00000-*.txt"))]
     assert any('app.py", line %d in converge' % (PYTHON_LINE + 1) in text and ' in main\n' in text for text in texts), texts
+    _, found = job.until(lambda found: found["culprits"] == [1])
+    if stacks_can_be_read():
+        lines = ["converge at app.py:%d" % line for line in (PYTHON_LINE - 1, PYTHON_LINE)]
+        assert found["at"]["1"] in lines and any("Rank 1 is outside MPI at %s; " % line in found["message"] for line in lines), found
+        place, = [one["place"] for one in found["places"] if one["name"] == "rank 0"]
+        assert "called at converge at app.py:%d" % (PYTHON_LINE + 1) in place, found["places"]
+        shown = " ".join(job.why().stdout.decode().split())
+        assert "main at app.py:%d" % (PYTHON_LINE + 3) in shown, shown
+        assert "_PyEval" not in shown and "python3" not in shown.split("stacks (")[1], shown
     job.end(dumps=None)
 
 

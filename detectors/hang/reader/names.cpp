@@ -64,8 +64,22 @@ const ring::TraceBuffer* first_trace(const Watched& watched) {
   return section_of<ring::TraceBuffer>(watched, "lanes", &count);
 }
 
+/// Of the call from that address that a thread is in just now: its line in the Python program.
+static bool python_site(const Watched& watched, uint64_t address, char* text, uint32_t bytes) {
+  if (watched.section == nullptr || watched.section->python.runtime == 0) return false;
+  for (uint32_t i = 0; i < watched.trace_count; ++i) {
+    const ring::TraceBuffer& trace = watched.traces[i];
+    const uint64_t open = __atomic_load_n(&trace.current, __ATOMIC_ACQUIRE);
+    if (open == 0 || trace.records[(open - 1) % ring::kRecordsPerTrace].site != address) continue;
+    return python_at(watched, __atomic_load_n(&trace.tid, __ATOMIC_RELAXED), text, bytes) &&
+           __atomic_load_n(&trace.current, __ATOMIC_ACQUIRE) == open;
+  }
+  return false;
+}
+
 bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t bytes) {
   uint32_t count = 0;
+  if (python_site(watched, address, text, bytes)) return true;
   auto* modules = section_of<ring::Module>(watched, "modules", &count);
   for (uint32_t i = 0; modules != nullptr && i < count; ++i) {
     if (modules[i].start == 0 || address < modules[i].start || address >= modules[i].end) continue;

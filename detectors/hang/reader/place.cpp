@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "detectors/hang/reader/snapshot.h"
+#include "shim/runtime/memory.h"
+#include "shim/runtime/stacks/remote.h"
 
 namespace resil::hang {
 
@@ -219,10 +221,30 @@ bool sleeping_place(int32_t pid, int32_t tid, char* text, uint32_t bytes) {
 
 }  // namespace
 
+bool python_at(const Watched& watched, int32_t tid, char* text, uint32_t bytes) {
+  if (watched.section == nullptr || watched.section->python.runtime == 0) return false;
+  auto* process = memory::map_array<stacks::RemoteProcess>();
+  if (process == nullptr) return false;
+  const stacks::PythonAddresses python = watched.section->python;
+  stacks::PythonFrame frame;
+  const bool found = stacks::remote_open(process, watched.pid) &&
+                     stacks::python_frames(*process, python, watched.pid, tid, &frame, 1) != 0;
+  if (found) stacks::python_place(frame, text, bytes);
+  memory::unmap_array(process, 1);
+  return found;
+}
+
 bool computing_place(const Watched& watched, char* text, uint32_t bytes) {
   const ring::TraceBuffer* trace = first_trace(watched);
   if (trace == nullptr) return false;
   const int32_t tid = __atomic_load_n(&trace->tid, __ATOMIC_RELAXED);
+  char python[stacks::kPythonPlace];
+  if (python_at(watched, tid, python, sizeof(python))) {
+    char call[104] = "";
+    if (sleeping_place(watched.pid, tid, call, sizeof(call))) snprintf(text, bytes, "%s, at %s", call, python);
+    else snprintf(text, bytes, "at %s", python);
+    return true;
+  }
   uint64_t counters[kMostSamples];
   const uint32_t count = sample(tid, counters);
   Object object = {}, most = {};

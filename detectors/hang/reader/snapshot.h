@@ -89,6 +89,8 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes);
 /// "nid0042, pid 1234"; and the last call of the first thread, with what it was on and where it came from.
 bool host_name(const Watched& watched, char* text, uint32_t bytes);
 bool last_call(const Watched& watched, char* text, uint32_t bytes);
+/// Where that thread is in its Python program, "relax at spin.py:6". False: it is none, or its memory may not be read.
+bool python_at(const Watched& watched, int32_t tid, char* text, uint32_t bytes);
 /// Where its first thread is at work outside MPI, "at lmp+0x1578 to 0x15a0", by program counters of 50 ms, which this
 /// takes; "asleep in system call 35". False: the kernel does not tell.
 bool computing_place(const Watched& watched, char* text, uint32_t bytes);

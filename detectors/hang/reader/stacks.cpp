@@ -11,6 +11,7 @@
 
 #include "shim/base/task_list.h"
 #include "shim/runtime/memory.h"
+#include "shim/runtime/stacks/python.h"
 #include "shim/runtime/stacks/remote.h"
 
 namespace resil::hang {
@@ -20,7 +21,7 @@ namespace {
 constexpr uint64_t kLoop = 250;  // instructions of a loop, as the paper takes it
 constexpr long kFirstMilliseconds = 80, kSampleMilliseconds = 10;
 constexpr uint32_t kLeastSamples = 4;  // of the paper, for 10^7 threads
-constexpr uint32_t kMostFrames = 40, kMostText = 2400;
+constexpr uint32_t kMostFrames = 40, kPythonFrames = 24, kMostText = 2400;
 
 /// What taking needs; too much for a stack.
 struct Work {
@@ -29,9 +30,11 @@ struct Work {
   stacks::Stack stack;
   stacks::RemoteThread threads[kStackThreads];
   int32_t ranks[kStackThreads];
+  const Watched* watched[kStackThreads];
   bool library[kStackThreads];
   uint64_t counters[kStackThreads];
   bool steady[kStackThreads];
+  stacks::PythonFrame python[kPythonFrames];
   char text[kMostText];
   StackEntry entries[kStackThreads];
   char texts[kStackThreads][kMostText];
@@ -57,27 +60,51 @@ uint32_t add_threads(Work& work, uint32_t count, const Watched& rank) {
       work.threads[count].pid = rank.pid;
       work.threads[count].tid = tids[i];
       work.library[count] = rank.section != nullptr && is_own_thread(*rank.section, tids[i]);
+      work.watched[count] = &rank;
       work.ranks[count++] = rank.rank;
     }
   return count;
 }
 
-/// The outermost frame first. Bytes.
-uint32_t write_frames(Work& work) {
+/// Appends one line; false: no room.
+bool add_line(Work& work, uint32_t* used, const char* line) {
+  const auto length = static_cast<uint32_t>(strlen(line));
+  if (*used + length + 1 > kMostText) return false;
+  memcpy(work.text + *used, line, length);
+  work.text[*used + length] = '\n';
+  *used += length + 1;
+  return true;
+}
+
+bool is_interpreter(const char* name) {
+  return strncmp(name, "python3", 7) == 0 || strncmp(name, "libpython3", 10) == 0;
+}
+
+/// The outermost frame first. Bytes. Frames of the Python interpreter, and what they call in between, are left out for
+/// those of the Python program: "function at file.py:12". These alone where the kernel tells nothing of the thread.
+uint32_t write_frames(Work& work, const Watched& rank, int32_t tid) {
   const stacks::Stack& stack = work.stack;
-  const uint32_t kept = stack.total < stacks::kInnermost ? stack.total : stacks::kInnermost,
-                 shown = kept < kMostFrames ? kept : kMostFrames;
-  uint32_t used = 0;
+  const uint32_t kept = stack.total < stacks::kInnermost ? stack.total : stacks::kInnermost;
+  uint32_t shown = kept < kMostFrames ? kept : kMostFrames, used = 0;
+  auto name_of = [&](uint32_t frame, char* name, uint32_t bytes) {
+    stacks::remote_name(&work.process, stack.frames[frame] & stacks::kFrameAddress, name, bytes);
+    if (name[0] == 0) snprintf(name, bytes, "?");
+  };
+  char name[stacks::kObjectName + 24];
+  if (rank.section != nullptr && rank.section->python.runtime != 0) {
+    const stacks::PythonAddresses python = rank.section->python;
+    const uint32_t count = stacks::python_frames(work.process, python, rank.pid, tid, work.python, kPythonFrames);
+    for (uint32_t i = count; i-- > 0;) {
+      char line[stacks::kPythonPlace];
+      stacks::python_place(work.python[i], line, sizeof(line));
+      add_line(work, &used, line);
+    }
+    for (uint32_t i = 0; count != 0 && i < shown; ++i)
+      if (name_of(i, name, sizeof(name)); is_interpreter(name)) shown = i;
+  }
   for (uint32_t i = shown; i-- > 0;) {
-    char name[stacks::kObjectName + 24];
-    const uint64_t address = stack.frames[i] & stacks::kFrameAddress;
-    stacks::remote_name(&work.process, address, name, sizeof(name));
-    if (name[0] == 0) snprintf(name, sizeof(name), "?");
-    const auto length = static_cast<uint32_t>(strlen(name));
-    if (used + length + 1 > kMostText) break;
-    memcpy(work.text + used, name, length);
-    work.text[used + length] = '\n';
-    used += length + 1;
+    name_of(i, name, sizeof(name));
+    if (!add_line(work, &used, name)) break;
   }
   return used;
 }
@@ -139,18 +166,21 @@ uint32_t take(Work& work, Watch& watch, const StacksQuestion& question, char* ro
   for (uint32_t i = 0; i < count; ++i) {
     const stacks::RemoteThread& thread = work.threads[i];
     entries[i] = {};
-    if (!thread.known || monotonic_seconds() >= until) {
+    if (!thread.known) work.steady[i] = false;
+    if (monotonic_seconds() >= until || (thread.pid != open_pid && !stacks::remote_open(&work.process, thread.pid))) {
       ++head.unread;
       work.steady[i] = false;
       continue;
     }
-    if (thread.pid != open_pid && !stacks::remote_open(&work.process, thread.pid)) {
+    open_pid = thread.pid;
+    work.stack = {};
+    if (thread.known) stacks::remote_unwind(&work.process, thread, &work.unwind, &work.stack);
+    else stacks::remote_forget(&work.process);
+    entries[i].text_bytes = write_frames(work, *work.watched[i], thread.tid);
+    if (entries[i].text_bytes == 0) {
       ++head.unread;
       continue;
     }
-    open_pid = thread.pid;
-    stacks::remote_unwind(&work.process, thread, &work.unwind, &work.stack);
-    entries[i].text_bytes = write_frames(work);
     entries[i].sleeps = thread.sleeps;
     entries[i].library = work.library[i];
     entries[i].complete = work.stack.end == stacks::StackEnd::kComplete;

@@ -32,7 +32,8 @@ struct StacksHead {
   uint32_t left_out;  ///< ranks for which there was no time or room
 };
 
-/// Followed by its text, padded to 8 bytes: "object+0xoffset" a line, the outermost frame first.
+/// Followed by its text, padded to 8 bytes: "object+0xoffset" a line, the outermost frame first; of a Python program
+/// "function at file.py:12" in place of the interpreter's own.
 struct alignas(8) StackEntry {
   uint32_t bytes;  ///< with the text
   uint32_t text_bytes;

@@ -19,6 +19,7 @@
 #include "shim/ring/device_work.h"
 #include "shim/ring/ring_format.h"
 #include "shim/ring/state_slots.h"
+#include "shim/runtime/stacks/python.h"
 
 namespace resil::hang {
 
@@ -174,6 +175,7 @@ struct Section {
   uint64_t final_sequence;  ///< of MPI_Finalize on it
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
   uint64_t persistent_collectives;  ///< made so far
+  stacks::PythonAddresses python;
   DeviceWork device[kDeviceWaits + kDeviceCopies];
   Wait waits[kSharedTraces];
   WindowSlot windows[kWindows];

@@ -225,7 +225,7 @@ bool remote_open(RemoteProcess* process, int32_t pid) {
   process->pid = pid;
   process->object_count = 0;
   process->copy = nullptr;
-  memset(process->page_at, 0, sizeof(process->page_at));
+  remote_forget(process);
   if (!read_maps(process)) return false;
   for (uint32_t i = 0; i < process->object_count; ++i) read_headers(*process, &process->objects[i].object);
   return true;
@@ -269,11 +269,13 @@ void remote_sample(RemoteThread* threads, uint32_t count, long milliseconds) {
   }
 }
 
+void remote_forget(RemoteProcess* process) { memset(process->page_at, 0, sizeof(process->page_at)); }
+
 void remote_unwind(RemoteProcess* process, const RemoteThread& thread, UnwindWork* work, Stack* stack) {
   process->copy = thread.copy_bytes != 0 ? thread.copy : nullptr;
   process->copy_at = thread.registers.r[kStackRegister];
   process->copy_bytes = thread.copy_bytes;
-  memset(process->page_at, 0, sizeof(process->page_at));  // stacks change; objects are read again
+  remote_forget(process);  // stacks change; objects are read again
   work->registers = thread.registers;
   unwind(work, stack, process);
   process->copy = nullptr;

@@ -48,6 +48,8 @@ bool remote_open(RemoteProcess* process, int32_t pid);
 void remote_sample(RemoteThread* threads, uint32_t count, long milliseconds);
 /// Walks the stack of a thread that is known.
 void remote_unwind(RemoteProcess* process, const RemoteThread& thread, UnwindWork* work, Stack* stack);
+/// Forgets the memory that has been read: what is read next is of now.
+void remote_forget(RemoteProcess* process);
 /// "libmpi.so.40+0x1234"; "" not in any object.
 void remote_name(RemoteProcess* process, uint64_t address, char* text, uint32_t bytes);
 
