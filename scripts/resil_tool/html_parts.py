@@ -51,7 +51,7 @@ def section(name: str, title: str, body: str) -> str:
 def graph(one: dict) -> str:
     """The wait-for graph: groups of ranks round a circle, an arrow for each wait."""
     nodes = one["nodes"][:12]
-    wide, high, count = 240, 46, len(nodes)
+    wide, high, count = 360, 46, len(nodes)
     across, down = (0, 0) if count == 1 else (300, 0 if count == 2 else 60 + 26 * count)
     middle = (across + wide / 2 + 10, down + high / 2 + 10)
     at = [(middle[0] - across * math.cos(2 * math.pi * i / count), middle[1] - down * math.sin(2 * math.pi * i / count))
@@ -69,7 +69,7 @@ def graph(one: dict) -> str:
         out.append('<rect x="%.0f" y="%.0f" width="%d" height="%d" rx="5"%s/>' % (x - wide / 2, y - high / 2, wide, high,
                                                                                  ' class="accused"' if node["culprit"] else ""))
         out.append('<text x="%.0f" y="%.0f" text-anchor="middle">%s</text><text x="%.0f" y="%.0f" text-anchor="middle" class="dim">%s</text>' % (
-            x, y - 3, e(clip(name, 29)), x, y + 15, e(clip((node["call"] or node["state"]).split(" at ")[0], 31))))
+            x, y - 3, e(clip(name, 44)), x, y + 15, e(clip((node["call"] or node["state"]).split(" at ")[0], 46))))
     width, height = 2 * middle[0], 2 * middle[1]
     return ('<svg viewBox="0 0 %.0f %.0f" width="%.0f" style="max-width:100%%" role="img" aria-label="Wait-for graph; the list below says the '
             'same"><defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="9" markerHeight="9" markerUnits="userSpaceOnUse" '

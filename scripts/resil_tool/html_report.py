@@ -9,12 +9,12 @@ import os
 import sys
 import time
 
-from . import balance, candidates, checksum, findings, html_data, leftovers, place, recorded, reductions, runs, stacks, staging, verification, waits
+from . import balance, candidates, checksum, findings, fold, html_data, leftovers, place, recorded, reductions, runs, stacks, staging, verification, waits
 from .html_parts import e, facts, graph, line_key, none, picture, section, table, tree
 from .job import Usage
 from .report import load
 from .summary import merge
-from .text import bytes_text, clean, integer, plural, ranges, ranks_word, seconds_text
+from .text import bytes_text, clean, integer, plural, ranges, ranks_word, seconds_text, significant
 
 ASSETS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "assets")
 MOST_FINDINGS = 60
@@ -101,7 +101,8 @@ def _verdict(s: dict) -> str:
         tone, sign, e(word), e(s["reason"]), first, "<p><b>To do:</b> %s</p>" % e(to_do) if to_do else "", facts([
             ("ranks", "%s of %s reported; %s" % (integer(s["ranks_reported"]), integer(s["ranks_expected"]), "; ".join(
                 "%s: %s" % ("ended without MPI_Finalize" if state == "killed" else state, ranks[:120]) for state, ranks in s["outcomes"].items()))),
-            ("no report of", s["missing_ranks"][:200]), ("hosts", integer(len(s["hosts"]))), ("started", started), ("lasted", lasted),
+            ("no report of", s["missing_ranks"][:200]), ("hosts", "%s: %s" % (integer(len(s["hosts"])), fold.hosts(
+                {host: len(waits.numbers(ranks)) for host, ranks in s["hosts"].items()}))), ("started", started), ("lasted", lasted),
             ("program", "; ".join(list(s["executable"])[:3])), ("MPI", "; ".join(list(s["mpi"])[:3])), ("modes", "; ".join(list(s["modes"])[:3]))]))
 
 
@@ -153,7 +154,7 @@ def _hang(s: dict, directory) -> str:
         out.append("<h3>Stacks</h3><p>%s, by the helper threads with %s; ranks where stacks part.</p><pre>%s</pre>" % (
             "Of the accused ranks" if s["stacks"]["accused_only"] else "Of all ranks", e(s["stacks"]["of"]), "\n".join(map(e, s["stacks"]["tree"]))))
     else:
-        out.append(none("No stacks: no rank has written a dump (scripts/resil dump)."))
+        out.append(none("No stacks: no rank has written a dump (resil dump)."))
     return "".join(out)
 
 
@@ -183,10 +184,11 @@ def _time_in_mpi(s: dict, r: dict) -> str:
     if known:
         low, middle, high = known[0], known[len(known) // 2], known[-1]
         out.append(picture("rank-times", "Time in MPI of each rank: least %.1f %% (rank %d), middle %.1f %%, most %.1f %% (rank %d). Who is least in MPI "
-                           "lets the others wait" % (low[0], r["rank"][low[1]], middle[0], high[0], r["rank"][high[1]])))
+                           "lets the others wait%s" % (low[0], r["rank"][low[1]], middle[0], high[0], r["rank"][high[1]],
+                                                      "" if len(r["rank"]) <= 64 else "; circled: far below the others")))
         ends = known[:8] + known[max(8, len(known) - 4):]
         out.append(table("Ranks with the least and the most time in MPI", ["rank", "host", "in MPI", "seconds in MPI", "duration"], [
-            [r["rank"][i], r["hosts"][r["host"][i]], "%.1f %%" % share, "%.4g" % r["mpi"][i], "%.4g s" % r["seconds"][i]] for share, i in ends], {2, 3, 4}))
+            [r["rank"][i], r["hosts"][r["host"][i]], "%.1f %%" % share, significant(r["mpi"][i]), significant(r["seconds"][i]) + " s"] for share, i in ends], {2, 3, 4}))
     else:
         out.append(none("No rank reports calls and a duration."))
     if balance.sentence(s["balance"]):
@@ -195,7 +197,7 @@ def _time_in_mpi(s: dict, r: dict) -> str:
                'aria-live="polite"></span></p>')
     if s["calls"]:
         out.append(table("Calls by function, the longest first", ["function", "count", "bytes", "seconds", "least a rank", "mean", "most", "on rank"], [
-            [call["name"], integer(call["count"]), bytes_text(call["bytes"]), *("%.4g" % call[name] for name in ("seconds", "min", "mean", "max")),
+            [call["name"], integer(call["count"]), bytes_text(call["bytes"]), *(significant(call[name]) for name in ("seconds", "min", "mean", "max")),
              call["max_rank"]] for call in s["calls"][:MOST_ROWS]], {1, 2, 3, 4, 5, 6, 7}))
     return "".join(out)
 
@@ -205,11 +207,14 @@ def _traffic(s: dict, t: dict | None) -> str:
         return none("The ranks' reports name no point-to-point traffic.")
     m = s["messages"]
     what = "ranks" if t["group"] == 1 else "groups of %d ranks" % t["group"]
-    keys = '<p><span class="key">few bytes <span class="ramp"></span> many (logarithmic; empty: none)</span></p>'
+    sums = [cell[2] for cell in t["cells"] if cell[2]]
+    keys = '<p><span class="key">%s <span class="ramp"></span> %s (logarithmic; empty: none)</span></p>' % (
+        bytes_text(min(sums)), bytes_text(max(sums))) if sums and min(sums) < max(sums) else ""
     out = [picture("traffic", "Point-to-point bytes between %s, senders down, receivers across: %s in %s messages" % (
         what, bytes_text(m["sent_bytes"]), integer(m["sent"])), keys)]
     out.append(table("Busiest pairs", ["from rank", "to rank", "messages", "bytes"], [
         [pair["from"], pair["to"], integer(pair["messages"]), bytes_text(pair["bytes"])] for pair in t["pairs"]], {0, 1, 2, 3}))
+    out = ['<div class="beside">%s</div>' % "".join(out)]
     if t["elsewhere"]:
         out.append("<p>%s more went to ranks beyond the reports' tables.</p>" % e(bytes_text(t["elsewhere"])))
     return "".join(out)

@@ -17,7 +17,7 @@ from . import records, runs, values
 from .attach import attach
 from .job import Usage
 from .summary import merge, rank_objects, scope
-from .text import WIDTH, bytes_text, clean, clip, colour, integer, plural, ranks_word, seconds_text, wrap
+from .text import WIDTH, bytes_text, clean, clip, colour, integer, plural, ranks_word, seconds_text, significant, wrap
 from .wording import polls
 
 LINES = 40
@@ -278,7 +278,7 @@ def _story(said: str) -> list[str]:
     lines: list[str] = []
     for i, part in enumerate(parts[:8]):
         lines += row("findings" if i == 0 else "", part, 7 if len(parts) == 1 else 5)
-    return lines[:10]
+    return lines if len(lines) <= 10 else lines[:9] + [clip(lines[9] + " …")]
 
 
 def _graph(s: dict, most: int) -> list[str]:
@@ -324,7 +324,7 @@ def _calls(s: dict, most: int) -> list[str]:
         lines.append("  %s %12s %10s %s  %s" % ("function".ljust(room), "count", "bytes", " ".join("%9s" % said for _, said in columns), "on"))
     for call in s["calls"][:max(0, most)]:
         lines.append(clip("  %s %12s %10s %s  %s" % (clip(call["name"], room).ljust(room), integer(call["count"]), bytes_text(call["bytes"]), " ".join(
-            "%9s" % ("%.4g" % call[name]) for name, _ in columns), call["max_rank"])))
+            "%9s" % significant(call[name]) for name, _ in columns), call["max_rank"])))
     if balance.sentence(s["balance"]):
         lines += row("balance", balance.sentence(s["balance"]), 3)
     m = s["messages"]

@@ -94,6 +94,11 @@ def integer(value: int) -> str:
     return format(value, ",") if value < 10**12 else "%.3g" % value
 
 
+def significant(value: float) -> str:
+    """Four digits, and thousands apart: "0.0123", "67.98", "4,096"."""
+    return "%.4g" % value if abs(value) < 1e3 or abs(value) >= 1e8 else format(round(value), ",")
+
+
 def bytes_text(value: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if value < 1024 or unit == "PiB":

@@ -52,12 +52,16 @@
 
   function perRank(r) {
     const few = r.rank.length <= 64, x = r.rank.map((_, i) => i);
+    const most = Math.max.apply(null, r.share.map(v => v || 0)), top = most > 60 ? Math.max(100, most) : most * 1.15 || 1;
     const series = few ? {stroke: blue, fill: blue + "99", paths: uPlot.paths.bars({size: [0.8, 40]}), points: {show: false}}
       : {stroke: blue, fill: blue, paths: () => null, points: {show: true, size: 3, stroke: blue, fill: blue}};
-    chart("rank-times", [x, r.share], [series],
+    // Of many ranks a dot each: those far below the others are circled, else nobody sees them.
+    const sorted = r.share.filter(v => v != null).sort((a, b) => a - b), limit = Math.min(sorted[8], 0.8 * sorted[sorted.length >> 1]);
+    const low = few ? [] : [r.share.map(v => v != null && v < limit ? v : null)];
+    chart("rank-times", [x, r.share, ...low], [series, ...low.map(() => ({stroke: orange, paths: () => null, points: {show: true, size: 11, width: 2, stroke: orange, fill: "transparent"}}))],
       i => "rank " + (r.world[i] ? r.rank[i] + " of world " + r.world[i] : r.rank[i]) + " on " + r.hosts[r.host[i]] + ": " +
         percent("in MPI", r.share[i]) + ", " + r.mpi[i] + " s of " + r.seconds[i] + " s",
-      {x: "rank", y: "% of its time in MPI", whole: true, plot: {scales: {x: {time: false, range: () => [-0.5, x.length - 0.5]}, y: {range: () => [0, 100]}}}});
+      {x: "rank", y: "% of its time in MPI", whole: true, plot: {scales: {x: {time: false, range: () => [-0.5, x.length - 0.5]}, y: {range: () => [0, top]}}}});
   }
 
   function timeline(t) {
@@ -83,7 +87,7 @@
     const shown = counts.slice(first, last + 1), x = shown.map((_, i) => first + i);
     chart("sizes", [x, shown], [{stroke: blue, fill: blue + "99", paths: uPlot.paths.bars({size: [0.9, 60]}), points: {show: false}}],
       i => bytes(2 ** x[i]) + " to " + bytes(2 ** (x[i] + 1)) + ": " + shown[i] + " calls",
-      {x: "bytes of a call", y: "calls", plot: {scales: {x: {time: false, range: () => [first - 0.6, last + 0.6]}, y: {range: (u, a, b) => [0, b || 1]}},
+      {x: "bytes of a call", y: "calls", plot: {scales: {x: {time: false, range: () => [first - 0.6, last + 0.6]}, y: {range: (u, a, b) => [0, b * 1.08 || 1]}},
         axes: [Object.assign({values: (u, v) => v.map(e => Number.isInteger(e) ? bytes(2 ** e) : "")}, axis), Object.assign({size: 64}, axis)]}});
   }
 
@@ -95,17 +99,20 @@
     const low = Math.log(Math.min.apply(null, all)), high = Math.log(Math.max.apply(null, all));
     const ranks = g => t.group === 1 ? "rank " + g : "ranks " + g * t.group + "-" + (Math.min(t.size, (g + 1) * t.group) - 1);
     const edge = Math.min(560, width(at.box));
-    const labels = (u, values) => values.map(v => Number.isInteger(v) ? String(v * t.group) : "");
+    // A label stands at the middle of its cell.
+    const apart = 2 ** Math.max(0, Math.ceil(Math.log2(t.side / 12))), middles = Array.from({length: Math.ceil(t.side / apart)}, (_, i) => i * apart + 0.5);
+    const cells = {splits: () => middles, values: (u, values) => values.map(v => String(Math.floor(v) * t.group)), grid: {show: false}};
     const say = (a, b) => { at.out.textContent = ranks(a) + " to " + ranks(b) + ": " + bytes(value.get(a * t.side + b) || 0); };
     const plot = new uPlot({
       width: edge, height: edge, legend: {show: false}, cursor: {drag: {x: false, y: false}, points: {show: false}},
       scales: {x: {time: false, range: () => [0, t.side]}, y: {dir: -1, range: () => [0, t.side]}},
-      axes: [Object.assign({label: "to rank", labelSize: 22, values: labels}, axis), Object.assign({label: "from rank", labelSize: 22, size: 60, values: labels}, axis)],
+      axes: [Object.assign({}, axis, cells, {label: "to rank", labelSize: 22, labelFont: "13px sans-serif"}),
+        Object.assign({}, axis, cells, {label: "from rank", labelSize: 22, size: 60, labelFont: "13px sans-serif"})],
       series: [{}, {paths: () => null, points: {show: false}}],
       hooks: {
         draw: [u => {
           for (const [a, b, n] of t.cells) {
-            const level = high > low ? (Math.log(n || 1) - low) / (high - low) : 1;
+            const level = high > low ? (Math.log(n || 1) - low) / (high - low) : 0.5;
             u.ctx.fillStyle = ramp[Math.max(0, Math.min(ramp.length - 1, Math.floor(level * ramp.length)))];
             const x = u.valToPos(b, "x", true), y = u.valToPos(a, "y", true);
             const right = u.valToPos(b + 1, "x", true), below = u.valToPos(a + 1, "y", true);
