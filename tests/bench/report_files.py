@@ -124,13 +124,15 @@ def make(place, kind, size):
 
 
 def measure(command):
-    """(seconds, MiB at most, exit status) of a command. In a process of its own: the largest child is what counts."""
+    """Prints seconds by the clock and of CPU, MiB at most, and the exit status of a command. In a process of its own: the largest child
+    is what counts."""
     begin = time.monotonic()
     pid = os.fork()
     if pid == 0:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
-        used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        sys.stderr.write("%.2f s, %.0f MiB, exit status %d\n" % (time.monotonic() - begin, used, done.returncode))
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        sys.stderr.write("%.2f s, of which CPU %.2f s, %.0f MiB, exit status %d\n" % (
+            time.monotonic() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, done.returncode))
         os._exit(0)
     os.waitpid(pid, 0)
 
@@ -140,6 +142,7 @@ def main():
     options.add_argument("--kind", choices=KINDS, action="append")
     options.add_argument("--ranks", type=int, default=4096)
     options.add_argument("--keep", metavar="DIR", help="make it there and stop")
+    options.add_argument("--times", type=int, default=1, metavar="N", help="run it so often")
     options.add_argument("--command", default="report", help="default report")
     options.add_argument("--output", help="of commands that write a file")
     options = options.parse_args()
@@ -149,9 +152,10 @@ def main():
         with tempfile.TemporaryDirectory() as top:
             place = os.path.join(top, "resil-4711.0")
             make(place, kind, options.ranks)
-            sys.stderr.write("%-8s %d ranks: " % (kind, options.ranks))
-            sys.stderr.flush()
-            measure([sys.executable, support.TOOL, options.command, place] + (["--output", options.output] if options.output else []))
+            for _ in range(options.times):
+                sys.stderr.write("%-8s %d ranks: " % (kind, options.ranks))
+                sys.stderr.flush()
+                measure([sys.executable, support.TOOL, options.command, place] + (["--output", options.output] if options.output else []))
     return None
 
 
