@@ -122,8 +122,8 @@ void explain_parting(const Tree& tree, const Parting& parting, uint32_t odd_side
   verdict.add(Message::kDoCompareSites);
 
   add_number(verdict, Message::kCommunicator, tree.members).comm = tree.comm;
-  add_number(verdict, Message::kCallsAgree, found.agreed);
-  add_number(verdict, Message::kCallsDiffer, found.differs);
+  if (found.agreed != 0) add_number(verdict, Message::kCallsAgree, found.agreed);
+  add_number(verdict, found.agreed + 1 == found.differs ? Message::kCallDiffers : Message::kCallsDiffer, found.differs);
   if (found.shown != 0) {
     add_number(verdict, Message::kOddCall, found.shown).n[1] = found.odd;
     add_number(verdict, Message::kUsualCall, found.shown).n[1] = found.usual;
