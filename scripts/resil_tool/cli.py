@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
+import re
 import sys
 
 from . import REPORT_SCHEMA, dump, layout, place, record_diff, record_print, report, smoke, views
@@ -67,8 +69,34 @@ class Version(argparse.Action):
         sys.exit(0)
 
 
+def nearest(word: str, known) -> str:
+    """" (did you mean run?)", or ""."""
+    found = difflib.get_close_matches(word, list(known), 1)
+    return " (did you mean %s?)" % found[0] if found else ""
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the nearest command or option to one that there is not."""
+
+    def error(self, message: str):
+        wrong = re.match(r"argument COMMAND: invalid choice: '([^']*)'", message)
+        if wrong:
+            known = next(action.choices for action in self._actions if isinstance(action.choices, dict))
+            message = "'%s' is no command%s; --help lists them" % (clean(wrong.group(1), 40), nearest(wrong.group(1), known))
+        super().error(message)
+
+    def parse_args(self, args=None, namespace=None):
+        options, extra = self.parse_known_args(args, namespace)
+        if extra:
+            commands = next((action.choices for action in self._actions if isinstance(action.choices, dict)), {})
+            sub = commands.get(getattr(options, "chosen", None), self)
+            known = [option for action in sub._actions for option in action.option_strings]
+            sub.error("unrecognized arguments: %s%s" % (clean(" ".join(extra), 200), nearest(extra[0].split("=")[0], known) if extra[0].startswith("-") else ""))
+        return options
+
+
 def parser(name: str | None = None) -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog=name or place.command(), description="Starts MPI jobs with libresil.so in their ranks, reads what it leaves behind, and asks "
         "running ranks what they are doing.",
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)

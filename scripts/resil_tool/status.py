@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 
-from . import fold, layout, nodes, place, report, symbols
+from . import fold, layout, nodes, place, report, runs, symbols
 from . import job as jobs
 from .attach import fill_from_ring
 from .dump import _nobody
@@ -187,7 +187,8 @@ def compare(job: jobs.Job, both: dict) -> dict:
     real = [name for name in calls if not polls(name)]
     verdict = "MOVING" if real or (not calls and still is not None and still < STANDING) else "POLLING" if calls else "STANDING"
     sample = both[min(both)][1].rank
-    return {"schema_version": 1, "verdict": verdict, "time": now, "directory": job.directory, "program": os.path.basename(sample.executable),
+    return {"schema_version": 1, "verdict": verdict, "time": now, "directory": job.directory,
+            "program": job.directory and runs.read_launch(job.directory).program or os.path.basename(sample.executable),
             "mpi": sample.mpi, "host": os.uname().nodename, "started": started, "world_size": sample.world_size,
             "ranks_here": len(ranks), "still_seconds": still, "calls_per_second": sum(value[0] for value in calls.values()),
             "mpi_share": sum(rank["mpi_share"] for rank in ranks) / len(ranks),

@@ -68,7 +68,7 @@ def _chains_of(tool: str, path: str, addresses: list[int], seconds: float) -> di
             chains_[address] = found
     # A contained procedure of Fortran has no name for the linker: of one that was inlined addr2line says that of the symbol around it.
     doubtful = [address for address, frames in chains_.items()
-                if len(frames) > 1 and frames[0][0] == frames[-1][0] and _FORTRAN_PLACE.search(frames[0][1])]
+                if len(frames) > 1 and frames[0][0] in (frames[-1][0], "program") and _FORTRAN_PLACE.search(frames[0][1])]
     other = shutil.which("eu-addr2line") if doubtful else None
     lines = _run(other, ["-i", "-a", "-C", "-f", "-e", path], doubtful, seconds - (time.monotonic() - begun)) if other else ""
     names = {address: re.match(r"(\w+) inlined at ", block[0]) for address, block in zip(doubtful, _blocks(lines))}

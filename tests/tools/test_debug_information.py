@@ -103,6 +103,16 @@ class DebugInformation(Case):
                 self.assertEqual({symbols.lookup(sites)[site] for site in sites}, {f"{name} at heat.f90:10" for name in names})
                 self.assertEqual({symbols.chains(sites)[site][0] for site in sites}, {(name, "heat.f90:10") for name in names})
 
+    def test_contained_in_the_main_program(self):
+        """As binutils 2.40 and elfutils 0.188 tell of a program whose MAIN__ is not inlined in main: it was "program at …"."""
+        said = {"addr2line": "0x00000000000012bc\nMAIN__\n/home/ada/fort.f90:20\ndeadlock\n/home/ada/fort.f90:10\n",
+                "eu-addr2line": "0x00000000000012bc\nhalo inlined at /home/ada/fort.f90:10:16 in deadlock\n/home/ada/fort.f90:20:90\ndeadlock\n"
+                                "/home/ada/fort.f90:10:16\n"}
+        for name, tools in (("halo", ("addr2line", "eu-addr2line")), ("deadlock", ("addr2line",))):
+            with unittest.mock.patch.object(shutil, "which", lambda tool, tools=tools: tool if tool in tools else None), \
+                    unittest.mock.patch.object(symbols, "_run", lambda tool, *_: said[tool]):
+                self.assertEqual(symbols.lookup([(self.whole, 0x12bd)]), {(self.whole, 0x12bd): name + " at fort.f90:20"})
+
     def found(self, path, **settings):
         """What is known of any address in solve."""
         env = dict(os.environ, **settings)

@@ -425,6 +425,13 @@ class Report(Case):
         self.assertEqual(self.tool("report", "4711.0")[0], 0)
         self.assertEqual(self.tool("report", "471")[0], 2)
 
+    def test_nearest_command_and_option_are_named(self):
+        for words, said in ((("reprot",), "'reprot' is no command (did you mean report?)"), (("report", "--jsno"), "--jsno (did you mean --json?)"),
+                            (("xyzzy",), "'xyzzy' is no command; --help"), (("report", "a", "b"), "unrecognized arguments: b")):
+            status, out, error = self.tool(*words)
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn(said, error)
+
     def test_version_and_help(self):
         self.assertIn("resil ", self.tool("--version")[1])
         status, out, _ = self.tool("--help")
