@@ -227,6 +227,7 @@ LEFT_OUT_OLD_MPICH = {
     ("requests", "truncation_others"): ((4,), "3.4.1 hangs natively: MPI_Sendrecv of a message that is too long, and already there, sends nothing"),
     ("arguments", "one_sided"): ((4,), "3.4.1 is ended by SIGSEGV natively"),
     ("arguments", "insignificant"): ((4,), "3.4.1 hangs natively where arguments are not significant"),
+    ("arguments", "no_handles"): ((4,), "3.4.1 is ended by SIGSEGV natively in MPI_Cancel of no address"),
     ("types", "deep"): ((4,), "3.4.1 ends the job natively, in an assertion about the depth of a datatype"),
 }
 # And for MPICH behind the standard ABI.
