@@ -230,10 +230,10 @@ LEFT_OUT_OLD_MPICH = {
     ("arguments", "no_handles"): ((4,), "3.4.1 is ended by SIGSEGV natively in MPI_Cancel of no address"),
     ("types", "deep"): ((4,), "3.4.1 ends the job natively, in an assertion about the depth of a datatype"),
 }
-# And for MPICH behind the standard ABI.
-LEFT_OUT_MPICH_ABI = {
-    ("files", "errors"): "5.0.2 crashes natively in MPI_File_get_size of MPI_FILE_NULL",
-    ("arguments", "no_handles"): "5.0.2 is ended by SIGSEGV natively in MPI_Waitall of two requests without an address",
+# And behind the standard ABI.
+LEFT_OUT_ABI = {
+    ("mpich", "files", "errors"): "5.0.2 crashes natively in MPI_File_get_size of MPI_FILE_NULL",
+    (None, "arguments", "no_handles"): "5.0.2 and 6.0.0rc2 are ended by SIGSEGV natively in MPI_Waitall of two requests without an address",
 }
 # And for Open MPI: {(program, case): (from this version on, before that one, why)}.
 LEFT_OUT_OPENMPI = {
@@ -267,12 +267,12 @@ def checks_of(program, name, options):
             if not gone:
                 version, why = LEFT_OUT_OLD_MPICH.get((name, case), ((0,), why))
                 gone = jobs.mpich_version() < version
-            if not gone and jobs.standard_abi("mpich"):
-                why = LEFT_OUT_MPICH_ABI.get((name, case), "")
-                gone = why != ""
         else:
             first, beyond, why = LEFT_OUT_OPENMPI.get((name, case), ((99,), (99,), ""))
             gone = first <= jobs.openmpi_version() < beyond
+        if not gone and jobs.standard_abi(options.mpi):
+            why = left_out(LEFT_OUT_ABI, options.mpi, name, case)
+            gone = why is not None
         if gone:
             print(f"left out {name} {case}: {why}", flush=True)
             cases.remove(case)
