@@ -302,6 +302,7 @@ bool test(uint64_t* request) {
 
 #include "shim/abi/backend_collectives.inc"
 #include "shim/abi/backend_failures.inc"
+#include "shim/abi/backend_parts.inc"
 #include "shim/abi/backend_staging.inc"
 
 namespace {
@@ -347,7 +348,8 @@ Backend kBackend = {.abi = kAbiName,
                     .replay = &kReplayFunctions,
                     .collectives = &kCollectiveFunctions,
                     .staging = &kStagingFunctions,
-                    .failures = &kFailureFunctions};
+                    .failures = &kFailureFunctions,
+                    .parts = &kPartFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

@@ -10,6 +10,7 @@
 #include "shim/abi/backend_collectives.h"
 #include "shim/abi/backend_failures.h"
 #include "shim/abi/backend_messages.h"
+#include "shim/abi/backend_parts.h"
 #include "shim/abi/backend_replay.h"
 #include "shim/abi/backend_staging.h"
 #include "shim/abi/backend_types.h"
@@ -61,6 +62,7 @@ struct Backend {
   const CollectiveFunctions* collectives;
   const StagingFunctions* staging;
   const FailureFunctions* failures;
+  const PartFunctions* parts;
 };
 
 const Backend* openmpi_backend();

@@ -4,6 +4,7 @@
 
 #include "shim/report/log.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -36,11 +37,14 @@ struct {
   ino_t inode[2];
 } standard;
 
+/// Where messages go.
+constinit int standard_error = STDERR_FILENO;
+
 /// A program may have closed standard error and opened a file of data or a connection, which then has its number:
 /// nothing is written there. Redirected to standard output it still is what it was.
 bool is_standard_error() {
   struct stat status;
-  if (fstat(STDERR_FILENO, &status) != 0) return false;
+  if (fstat(standard_error, &status) != 0) return false;
   for (int i = 0; i < 2; ++i)
     if (!standard.known || (status.st_dev == standard.device[i] && status.st_ino == standard.inode[i])) return true;
   return false;
@@ -49,7 +53,7 @@ bool is_standard_error() {
 /// A failure has nobody to be told to: a message is never worth stopping the program.
 void put(const iovec* parts, int count) {
   const WriteShield shield;
-  if (is_standard_error()) { [[maybe_unused]] ssize_t written = writev(STDERR_FILENO, parts, count); }
+  if (is_standard_error()) { [[maybe_unused]] ssize_t written = writev(standard_error, parts, count); }
 }
 
 /// Puts `text` behind the first `length` bytes of `line` (1,200 long) and writes both with one call.
@@ -73,6 +77,11 @@ void log_begin() {
   }
 }
 
+void log_apart() {
+  const int copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 200);
+  if (copy >= 0) standard_error = copy;
+}
+
 void log_line(const char* text) {
   char line[1200] = "resil: ";
   say(line, 7, text);
@@ -80,10 +89,10 @@ void log_line(const char* text) {
 
 void log_taken() {
   struct stat status;
-  if (fstat(STDERR_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) return;
+  if (fstat(standard_error, &status) != 0 || !S_ISFIFO(status.st_mode)) return;
   const timespec pause = {0, 1000000}, passing_on = {0, 20000000};
   int unread = 0;
-  for (int i = 0; i < 200 && syscall(SYS_ioctl, STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ++i)
+  for (int i = 0; i < 200 && syscall(SYS_ioctl, standard_error, FIONREAD, &unread) == 0 && unread > 0; ++i)
     nanosleep(&pause, nullptr);
   nanosleep(&passing_on, nullptr);  // from the launcher's part on this node to the part that prints
 }

@@ -10,6 +10,9 @@ namespace resil {
 /// From now on messages go only to what is standard error now, or to what is standard output. Once, at first.
 void log_begin();
 
+/// From now on messages go to what is standard error now, whatever becomes of it. Once, before that.
+void log_apart();
+
 /// "resil: TEXT\n" on standard error. Async-signal-safe.
 void log_line(const char* text);
 /// Before the job is ended: waits until the launcher has read what was written, where standard error is a pipe; at most

@@ -186,6 +186,10 @@ void comm_register_predefined() {
   add(backend->comm_self(), self, 0, "MPI_COMM_SELF");
 }
 
+void comm_register_part(uint64_t handle, int part) {
+  add(handle, hash_combine(world_comm_id(runtime.world), static_cast<uint64_t>(part) + 1), 0, "MPI_COMM_WORLD");
+}
+
 void comm_renamed(uint64_t handle) {
   char name[sizeof(ring::Comm::name)] = "";
   backend->comm_name(handle, name, sizeof(name));

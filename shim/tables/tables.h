@@ -37,6 +37,8 @@ void request_table_threads(bool multiple);
 bool request_table_has_threads();
 /// After MPI_Init: MPI_COMM_WORLD and MPI_COMM_SELF.
 void comm_register_predefined();
+/// The communicator of a part of the world (shim/call/parts.h).
+void comm_register_part(uint64_t handle, int part);
 
 /// The communicator behind a handle; registers one that was made where resil could not see it. Never null, but for
 /// MPI_COMM_NULL and when the table is full of live communicators: then the shared entry "others".

@@ -160,7 +160,8 @@ resil::Backend table = {.abi = "fake",
                         .replay = nullptr,
                         .collectives = nullptr,
                         .staging = nullptr,
-                        .failures = nullptr};
+                        .failures = nullptr,
+                        .parts = nullptr};
 
 void prepare_thread(resil::Thread& thread, uint32_t trace) {
   thread.comm_generation = thread.type_generation = ~0u;

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See files.h. The stand-ins run on any thread and in whatever context the program calls libc: system calls and
+// constant memory only. What they call in the end is the function that the program would have called.
+
+#include "detectors/replicas/files.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "detectors/replicas/paths.h"
+#include "shim/abi/backend.h"
+#include "shim/call/function_slots.h"
+#include "shim/runtime/accelerators/loads.h"
+#include "shim/runtime/memory.h"
+
+namespace resil::replicas {
+
+namespace {
+
+bool leads;
+constinit FunctionSlots slots = {};
+std::atomic<uint64_t> loads_seen;
+
+constexpr unsigned kMostRows = 96;
+void* reals[kMostRows];  // by row: the function itself
+
+using Word = intptr_t;  // an argument or result, or what is left of one that the function does not have
+template <class... A>
+Word call(unsigned row, A... arguments) {
+  return reinterpret_cast<Word (*)(A...)>(reals[row])(arguments...);
+}
+
+Use use_of_flags(int flags) {
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC)) != 0;
+  if (!writes || (flags & O_PATH) == O_PATH || (flags & O_TMPFILE) == O_TMPFILE) return Use::kLook;
+  if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) return Use::kNew;
+  return flags & O_TRUNC ? Use::kReplace : Use::kChange;
+}
+
+Use use_of_mode(const char* mode) {
+  if (mode == nullptr) return Use::kLook;
+  if (strchr(mode, 'x') != nullptr) return Use::kNew;
+  if (mode[0] == 'w') return Use::kReplace;
+  return mode[0] == 'a' || strchr(mode, '+') != nullptr ? Use::kChange : Use::kLook;
+}
+
+/// Opens by `open(path)`; `failed`: what it returns when it does not, `undo`: closes again. A file that is read where
+/// it lies may be changed by the leader between the look and the open.
+template <class Open, class Undo>
+Word open_by(int at, const char* path, Use use, Word failed, Open open, Undo undo) {
+  char room[kPathRoom];
+  for (;;) {
+    const char* name = path_for(at, path, use, room);
+    const Word opened = open(name);
+    if (leads || use != Use::kLook || name != path || opened == failed || !path_outdated(at, path)) return opened;
+    undo(opened);
+  }
+}
+
+void close_again(Word file) { close(static_cast<int>(file)); }
+
+template <unsigned row>
+Word open_stand_in(const char* path, int flags, Word mode) {
+  return open_by(AT_FDCWD, path, use_of_flags(flags), -1, [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, name, flags, mode))); }, close_again);
+}
+template <unsigned row>
+Word openat_stand_in(int at, const char* path, int flags, Word mode) {
+  return open_by(at, path, use_of_flags(flags), -1, [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, at, name, flags, mode))); }, close_again);
+}
+template <unsigned row>
+Word creat_stand_in(const char* path, Word mode) {
+  char room[kPathRoom];
+  return call(row, path_for(AT_FDCWD, path, Use::kReplace, room), mode);
+}
+template <unsigned row>
+Word fopen_stand_in(const char* path, const char* mode) {
+  return open_by(AT_FDCWD, path, use_of_mode(mode), 0, [&](const char* name) { return call(row, name, mode); },
+                 [](Word file) {
+                   if (auto* close = reinterpret_cast<int (*)(Word)>(dlsym(RTLD_DEFAULT, "fclose"))) close(file);
+                 });
+}
+template <unsigned row>
+Word freopen_stand_in(const char* path, const char* mode, Word file) {
+  char room[kPathRoom];
+  return call(row, path != nullptr ? path_for(AT_FDCWD, path, use_of_mode(mode), room) : path, mode, file);
+}
+
+/// What only looks: the path is the first argument, or the second one behind a directory.
+template <unsigned row>
+Word look_stand_in(const char* path, Word a, Word b, Word c, Word d) {
+  char room[kPathRoom];
+  return call(row, path_for(AT_FDCWD, path, Use::kLook, room), a, b, c, d);
+}
+template <unsigned row>
+Word lookat_stand_in(int at, const char* path, Word b, Word c, Word d) {
+  char room[kPathRoom];
+  return call(row, at, path_for(at, path, Use::kLook, room), b, c, d);
+}
+/// __xstat and the like: a version comes first.
+template <unsigned row>
+Word versioned_stand_in(Word version, const char* path, Word b, Word c) {
+  char room[kPathRoom];
+  return call(row, version, path_for(AT_FDCWD, path, Use::kLook, room), b, c);
+}
+template <unsigned row>
+Word make_stand_in(const char* path, Word mode, Word more) {
+  char room[kPathRoom];
+  return call(row, path_for(AT_FDCWD, path, Use::kNew, room), mode, more);
+}
+template <unsigned row>
+Word makeat_stand_in(int at, const char* path, Word mode, Word more) {
+  char room[kPathRoom];
+  return call(row, at, path_for(at, path, Use::kNew, room), mode, more);
+}
+template <unsigned row>
+Word change_stand_in(const char* path, Word a, Word b) {
+  char room[kPathRoom];
+  return call(row, path_for(AT_FDCWD, path, Use::kChange, room), a, b);
+}
+/// Attributes: of what is the follower's own; of all else the leader changes them.
+template <unsigned row>
+Word attribute_stand_in(const char* path, Word a, Word b) {
+  char room[kPathRoom];
+  const char* name = leads ? path : own_path(AT_FDCWD, path, room);
+  return name != nullptr ? call(row, name, a, b) : 0;
+}
+template <unsigned row>
+Word attributeat_stand_in(int at, const char* path, Word a, Word b) {
+  char room[kPathRoom];
+  const char* name = leads || path == nullptr ? path : own_path(at, path, room);
+  return name != nullptr || path == nullptr ? call(row, at, name, a, b) : 0;
+}
+
+enum class Removal : uint8_t { kFile, kFolder, kEither };
+template <unsigned row, Removal what>
+Word remove_stand_in(const char* path) {
+  if (leads || path == nullptr) {
+    if (path != nullptr) keep_path(AT_FDCWD, path);
+    return call(row, path);
+  }
+  bool folder = what == Removal::kFolder;
+  if (what == Removal::kEither) {
+    char room[kPathRoom];
+    struct stat status;
+    folder = fstatat(AT_FDCWD, path_for(AT_FDCWD, path, Use::kLook, room), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+             S_ISDIR(status.st_mode);
+  }
+  return remove_path(AT_FDCWD, path, folder);
+}
+template <unsigned row>
+Word removeat_stand_in(int at, const char* path, int flags) {
+  if (leads || path == nullptr) {
+    if (path != nullptr) keep_path(at, path);
+    return call(row, at, path, flags);
+  }
+  return remove_path(at, path, (flags & AT_REMOVEDIR) != 0);
+}
+template <unsigned row>
+Word rename_stand_in(const char* from, const char* to) {
+  if (!leads && from != nullptr && to != nullptr) return rename_path(AT_FDCWD, from, AT_FDCWD, to);
+  if (from != nullptr && to != nullptr) {
+    keep_path(AT_FDCWD, from);
+    keep_path(AT_FDCWD, to);
+  }
+  return call(row, from, to);
+}
+template <unsigned row>
+Word renameat_stand_in(int from_at, const char* from, int to_at, const char* to, Word flags) {
+  if (!leads && from != nullptr && to != nullptr) return rename_path(from_at, from, to_at, to);
+  if (from != nullptr && to != nullptr) {
+    keep_path(from_at, from);
+    keep_path(to_at, to);
+  }
+  return call(row, from_at, from, to_at, to, flags);
+}
+/// The new name is the second argument; a link's target stays what it is.
+template <unsigned row, bool both>
+Word link_stand_in(const char* target, const char* path) {
+  char target_room[kPathRoom], room[kPathRoom];
+  if (both && !leads) target = path_for(AT_FDCWD, target, Use::kChange, target_room);
+  return call(row, target, path_for(AT_FDCWD, path, Use::kNew, room));
+}
+/// mkstemp and the like fill the last letters of the name in; mkstemps() has a suffix behind them.
+template <unsigned row>
+Word temporary_stand_in(char* name, Word a, Word b) {
+  char room[kPathRoom];
+  const char* made = leads ? name : path_for(AT_FDCWD, name, Use::kNew, room);
+  if (made == name) return call(row, name, a, b);
+  const Word result = call(row, room, a, b);
+  const size_t length = strlen(name), there = strlen(room);
+  size_t base = length;
+  while (base > 0 && name[base - 1] != '/') --base;
+  memcpy(name + base, room + there - (length - base), length - base);
+  return result == reinterpret_cast<Word>(room) ? reinterpret_cast<Word>(name) : result;
+}
+
+struct Row {
+  const char* name;
+  void* instead;
+};
+
+// A row's number is a template argument of its stand-in, so that it knows its own function.
+#define AS(function) reinterpret_cast<void*>(&function)
+constexpr unsigned kFirst = __COUNTER__ + 1;
+#define ROW(name, stand_in) {name, AS(stand_in<__COUNTER__ - kFirst>)}
+#define ROW_OF(name, stand_in, what) {name, AS((stand_in<__COUNTER__ - kFirst, what>))}
+const Row kRows[] = {
+    ROW("open", open_stand_in),
+    ROW("open64", open_stand_in),
+    ROW("__open_2", open_stand_in),
+    ROW("__open64_2", open_stand_in),
+    ROW("openat", openat_stand_in),
+    ROW("openat64", openat_stand_in),
+    ROW("__openat_2", openat_stand_in),
+    ROW("__openat64_2", openat_stand_in),
+    ROW("creat", creat_stand_in),
+    ROW("creat64", creat_stand_in),
+    ROW("fopen", fopen_stand_in),
+    ROW("fopen64", fopen_stand_in),
+    ROW("freopen", freopen_stand_in),
+    ROW("freopen64", freopen_stand_in),
+    ROW("access", look_stand_in),
+    ROW("eaccess", look_stand_in),
+    ROW("euidaccess", look_stand_in),
+    ROW("stat", look_stand_in),
+    ROW("stat64", look_stand_in),
+    ROW("lstat", look_stand_in),
+    ROW("lstat64", look_stand_in),
+    ROW("opendir", look_stand_in),
+    ROW("scandir", look_stand_in),
+    ROW("scandir64", look_stand_in),
+    ROW("readlink", look_stand_in),
+    ROW("chdir", look_stand_in),
+    ROW("fstatat", lookat_stand_in),
+    ROW("fstatat64", lookat_stand_in),
+    ROW("statx", lookat_stand_in),
+    ROW("faccessat", lookat_stand_in),
+    ROW("readlinkat", lookat_stand_in),
+    ROW("__xstat", versioned_stand_in),
+    ROW("__xstat64", versioned_stand_in),
+    ROW("__lxstat", versioned_stand_in),
+    ROW("__lxstat64", versioned_stand_in),
+    ROW("mkdir", make_stand_in),
+    ROW("mkfifo", make_stand_in),
+    ROW("mknod", make_stand_in),
+    ROW("mkdirat", makeat_stand_in),
+    ROW("truncate", change_stand_in),
+    ROW("truncate64", change_stand_in),
+    ROW("chmod", attribute_stand_in),
+    ROW("chown", attribute_stand_in),
+    ROW("lchown", attribute_stand_in),
+    ROW("utime", attribute_stand_in),
+    ROW("utimes", attribute_stand_in),
+    ROW("fchmodat", attributeat_stand_in),
+    ROW("utimensat", attributeat_stand_in),
+    ROW_OF("unlink", remove_stand_in, Removal::kFile),
+    ROW_OF("rmdir", remove_stand_in, Removal::kFolder),
+    ROW_OF("remove", remove_stand_in, Removal::kEither),
+    ROW("unlinkat", removeat_stand_in),
+    ROW("rename", rename_stand_in),
+    ROW("renameat", renameat_stand_in),
+    ROW("renameat2", renameat_stand_in),
+    ROW_OF("link", link_stand_in, true),
+    ROW_OF("symlink", link_stand_in, false),
+    ROW("mkstemp", temporary_stand_in),
+    ROW("mkstemp64", temporary_stand_in),
+    ROW("mkostemp", temporary_stand_in),
+    ROW("mkostemp64", temporary_stand_in),
+    ROW("mkstemps", temporary_stand_in),
+    ROW("mkdtemp", temporary_stand_in),
+};
+#undef ROW
+#undef ROW_OF
+#undef AS
+constexpr unsigned kRowCount = sizeof(kRows) / sizeof(kRows[0]);
+static_assert(kRowCount <= kMostRows);
+
+bool look_at_slot(FunctionSlot& slot, void*) {
+  for (unsigned row = 0; row < kRowCount; ++row) {
+    if (strcmp(kRows[row].name, slot.name) != 0) continue;
+    const auto real = reinterpret_cast<uint64_t>(reals[row]);
+    // The program's own function of that name goes where it wants, by others that are in the table.
+    if (real == 0 || (slot.bound && slot.now != real) || slot.is_programs(real)) return false;
+    slot.instead = kRows[row].instead;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void files_scan(bool part_leads, bool of_mpi) {
+  leads = part_leads;
+  loads_seen.store(gpu::loads::count());
+  for (unsigned row = 0; row < kRowCount; ++row)
+    if (reals[row] == nullptr) reals[row] = dlsym(RTLD_DEFAULT, kRows[row].name);
+  slots.scan(of_mpi, look_at_slot, nullptr);
+}
+
+void files_look_again() {
+  if (gpu::loads::count() != loads_seen.load(std::memory_order_relaxed)) [[unlikely]]
+    files_scan(leads, false);
+}
+
+const char* file_of_mpi(const char* name, bool removes, int mode) {
+  // MPI reads the name inside the call: as many may be under way as there are rooms.
+  constexpr unsigned kRooms = 32;
+  static char* rooms;
+  static std::atomic<unsigned> next;
+  if (rooms == nullptr) rooms = static_cast<char*>(memory::map(kRooms * kPathRoom));
+  if (rooms == nullptr) return nullptr;
+  char* room = rooms + next.fetch_add(1) % kRooms * kPathRoom;
+  // "ufs:NAME": which file system, for ROMIO.
+  size_t prefix = strcspn(name, ":/");
+  prefix = name[prefix] == ':' && prefix > 1 ? prefix + 1 : 0;
+  bool writes = true, creates = false, exclusive = false;
+  if (!removes) backend->parts->file_mode(mode, &writes, &creates, &exclusive);
+  if (leads && removes) {
+    keep_path(AT_FDCWD, name + prefix);
+    return nullptr;
+  }
+  const Use use = exclusive && creates ? Use::kNew : writes ? Use::kChange : Use::kLook;
+  char path[kPathRoom];
+  if (removes) {  // MPI removes a copy
+    struct stat status;
+    if (fstatat(AT_FDCWD, path_for(AT_FDCWD, name + prefix, Use::kLook, path), &status, 0) != 0) return nullptr;
+  }
+  const char* other = path_for(AT_FDCWD, name + prefix, use, path);
+  if (other == name + prefix) return nullptr;
+  if (removes) will_be_gone(AT_FDCWD, name + prefix);
+  memcpy(room, name, prefix);
+  strcpy(room + prefix, other);
+  return room;
+}
+
+}  // namespace resil::replicas

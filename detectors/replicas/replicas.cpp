@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RESIL_REPLICAS: one job as two or three identical ones. See docs/REPLICAS.md. Here: the split in MPI_Init, what is
+// refused, and what followers keep to themselves.
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+#include "detectors/replicas/files.h"
+#include "detectors/replicas/messages.h"
+#include "detectors/replicas/paths.h"
+#include "shim/base/hash.h"
+#include "shim/call/attach.h"
+#include "shim/call/module.h"
+#include "shim/call/parts.h"
+#include "shim/call/runtime.h"
+#include "shim/config/config.h"
+#include "shim/report/finding.h"
+#include "shim/report/json.h"
+#include "shim/report/log.h"
+#include "shim/runtime/mailbox.h"
+#include "shim/runtime/memory.h"
+
+namespace resil::replicas {
+
+namespace {
+
+namespace text = messages::replicas;
+
+constexpr ConfigEntry kConfig[] = {
+    {"RESIL_REPLICAS", ConfigType::kInteger, "1..3", "1",
+     "runs the program in that many parts of the job at once, each on its share of the ranks (docs/REPLICAS.md)"},
+};
+
+int parts, part, members;  // of this job; of this rank; ranks of a part
+bool begun;
+
+/// What each rank tells the others.
+struct Place {
+  uint64_t program, arguments, host;
+  char name[64];
+};
+
+[[gnu::format(printf, 1, 2)]] [[noreturn]] void stop(const char* format, ...) {
+  char line[600];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  stop_unusable(line);
+}
+
+uint64_t hash_of_file(const char* path) {
+  char text[4096];
+  uint64_t hash = 0;
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  for (ssize_t bytes; (bytes = read(file, text, sizeof(text) - 1)) > 0;)
+    for (ssize_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<unsigned char>(text[i])) * 0x100000001b3;
+  close(file);
+  return hash;
+}
+
+Place own_place() {
+  Place place = {};
+  char path[1024];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  path[length > 0 ? length : 0] = 0;
+  place.program = hash_text(path);
+  place.arguments = hash_of_file("/proc/self/cmdline");
+  place.host = hash_text(runtime.host);
+  snprintf(place.name, sizeof(place.name), "%s", runtime.host);
+  return place;
+}
+
+/// Stops the job where partners run different programs, and says where they share a node without need.
+void compare_places() {
+  const Place own = own_place();
+  Place* all = memory::map_array<Place>(static_cast<size_t>(runtime.size));
+  if (all == nullptr || !mailbox::allgather(&own, sizeof(own), all)) stop(text::no_split);
+  int nodes = 0, sharing = -1;
+  for (int rank = 0; rank < runtime.size; ++rank) {
+    bool seen = false;
+    for (int other = 0; other < rank && !seen; ++other) seen = all[other].host == all[rank].host;
+    nodes += !seen;
+    const Place& leader = all[rank % members];
+    if (all[rank].program != leader.program || all[rank].arguments != leader.arguments)
+      stop(text::other_program, parts, rank, rank % members);
+    for (int other = rank % members; other < rank && sharing < 0; other += members)
+      if (all[other].host == all[rank].host) sharing = other;
+  }
+  if (nodes == 1) {
+    add_note(text::one_node);
+  } else if (sharing >= 0) {
+    int partner = sharing + members;
+    while (all[partner].host != all[sharing].host) partner += members;
+    if (runtime.rank == 0)
+      log_format(text::share_node, sharing, partner, all[sharing].name, nodes);
+    add_note_format(text::share_node, sharing, partner, all[sharing].name, nodes);
+  }
+  memory::unmap_array(all, static_cast<size_t>(runtime.size));
+}
+
+/// Variables in which launchers tell a rank its place, as they would be without the other parts.
+void tell_environment() {
+  struct Variable {
+    const char* name;
+    enum { kRank, kSize, kLocalRank, kLocalSize } what;
+  };
+  constexpr Variable kVariables[] = {{"OMPI_COMM_WORLD_RANK", Variable::kRank},
+                                     {"OMPI_COMM_WORLD_SIZE", Variable::kSize},
+                                     {"OMPI_COMM_WORLD_LOCAL_RANK", Variable::kLocalRank},
+                                     {"OMPI_COMM_WORLD_LOCAL_SIZE", Variable::kLocalSize},
+                                     {"OMPI_COMM_WORLD_NODE_RANK", Variable::kLocalRank},
+                                     {"MPI_LOCALRANKID", Variable::kLocalRank},
+                                     {"MPI_LOCALNRANKS", Variable::kLocalSize},
+                                     {"MV2_COMM_WORLD_RANK", Variable::kRank},
+                                     {"MV2_COMM_WORLD_SIZE", Variable::kSize},
+                                     {"MV2_COMM_WORLD_LOCAL_RANK", Variable::kLocalRank},
+                                     {"MV2_COMM_WORLD_LOCAL_SIZE", Variable::kLocalSize},
+                                     {"SLURM_PROCID", Variable::kRank},
+                                     {"SLURM_LOCALID", Variable::kLocalRank},
+                                     {"SLURM_NTASKS", Variable::kSize},
+                                     {"SLURM_NPROCS", Variable::kSize}};
+  uint64_t* hosts = memory::map_array<uint64_t>(static_cast<size_t>(runtime.size));
+  const uint64_t own = hash_text(runtime.host);
+  if (hosts == nullptr || !mailbox::allgather(&own, sizeof(own), hosts)) return;
+  int local_rank = 0, local_size = 0;
+  for (int i = 0; i < members; ++i) {
+    if (hosts[part * members + i] != own) continue;
+    ++local_size;
+    local_rank += i < runtime.rank % members;
+  }
+  memory::unmap_array(hosts, static_cast<size_t>(runtime.size));
+  const int values[] = {runtime.rank % members, members, local_rank, local_size};
+  for (const Variable& variable : kVariables) {
+    if (getenv(variable.name) == nullptr) continue;
+    char value[16];
+    snprintf(value, sizeof(value), "%d", values[variable.what]);
+    setenv(variable.name, value, 1);
+  }
+}
+
+/// Followers write nowhere.
+void silence() {
+  log_apart();
+  const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (null < 0) return;
+  syscall(SYS_dup3, null, STDOUT_FILENO, 0);
+  syscall(SYS_dup3, null, STDERR_FILENO, 0);
+  close(null);
+}
+
+void refuse(const char* call) {
+  log_format(text::refused_call, call);
+  add_note_format(text::refused_call, call);
+  stop_job(93);
+}
+
+bool enabled() {
+  parts = static_cast<int>(config_integer("RESIL_REPLICAS"));
+  return parts > 1;
+}
+
+void before_init() { files_scan(true, false); }
+
+void after_init() {
+  if (begun || runtime.world > 0) return;  // worlds that are spawned belong to the part that spawned them
+  if (!runtime_has_world()) stop(text::sessions_only);
+  if (!mailbox::is_open()) stop(text::not_everywhere, parts, runtime.size);
+  if (runtime.size % parts != 0) {
+    const int fewer = runtime.size / parts * parts;
+    stop(text::does_not_divide, parts, runtime.size, fewer > 0 ? fewer : parts, fewer + parts);
+  }
+  members = runtime.size / parts;
+  part = runtime.rank / members;
+  compare_places();
+  if (!mailbox::agree(runtime.directory[0] != 0 && paths_begin(runtime.directory, part))) stop(text::no_directory);
+  tell_environment();
+  if (!parts_begin(part, parts, {.file = file_of_mpi, .refuse = refuse})) stop(text::no_split);
+  files_scan(part == 0, true);
+  if (part != 0) silence();
+  begun = true;
+}
+
+void enter(Event&) {
+  if (begun) files_look_again();
+}
+
+/// The first rank of each part, when nobody writes any more.
+void remove_files(int, void*) {
+  if (runtime.pid == getpid() && runtime.rank % members == 0) paths_end();
+}
+
+void after_finalize() {
+  if (!begun) return;
+  if (const uint64_t files = paths_not_kept(); files != 0)
+    add_note_format(text::not_kept, static_cast<unsigned long long>(files));
+  on_exit(remove_files, nullptr);
+}
+
+void report(JsonWriter& json) {
+  if (!begun) return;
+  json.begin_object("replicas");
+  json.integer("parts", parts);
+  json.integer("part", part);
+  json.integer("rank", runtime.rank % members);
+  json.integer("ranks", members);
+  json.end_object();
+}
+
+constexpr Module kReplicas = {
+    .name = "replicas",
+    .description = "runs the program two or three times at once, on parts of the job",
+    .stage = Stage::kWatch,
+    .config = kConfig,
+    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
+    .enabled = enabled,
+    .before_init = before_init,
+    .after_init = after_init,
+    .after_finalize = after_finalize,
+    .enter = enter,
+    .report = report,
+};
+RESIL_MODULE(kReplicas);
+
+}  // namespace
+}  // namespace resil::replicas

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What parts of the job (shim/call/parts.h) need of one MPI ABI.
+#pragma once
+
+#include <cstdint>
+
+namespace resil {
+
+struct PartFunctions {
+  /// Collective over MPI_COMM_WORLD. The new communicator has the world's name and error handler, and is freed in
+  /// MPI_Finalize, behind the attributes of MPI_COMM_SELF, as the world itself is.
+  bool (*split)(int part, int parts, uint64_t* comm);
+  /// In place of MPI_Comm_get_attr and MPI_Attr_get: the part's attribute, else the world's.
+  void* get_attribute;
+  void (*set_world_handler)(uint64_t errhandler);
+  /// Does an MPI_File_open with this mode write? Create? Must the file be new?
+  void (*file_mode)(int mode, bool* writes, bool* creates, bool* exclusive);
+};
+
+}  // namespace resil
