@@ -69,11 +69,16 @@ void close_again(Word file) { close(static_cast<int>(file)); }
 
 template <unsigned row>
 Word open_stand_in(const char* path, int flags, Word mode) {
-  return open_by(AT_FDCWD, path, use_of_flags(flags), -1, [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, name, flags, mode))); }, close_again);
+  return open_by(
+      AT_FDCWD, path, use_of_flags(flags), -1,
+      [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, name, flags, mode))); }, close_again);
 }
 template <unsigned row>
 Word openat_stand_in(int at, const char* path, int flags, Word mode) {
-  return open_by(at, path, use_of_flags(flags), -1, [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, at, name, flags, mode))); }, close_again);
+  return open_by(
+      at, path, use_of_flags(flags), -1,
+      [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, at, name, flags, mode))); },
+      close_again);
 }
 template <unsigned row>
 Word creat_stand_in(const char* path, Word mode) {
@@ -82,10 +87,11 @@ Word creat_stand_in(const char* path, Word mode) {
 }
 template <unsigned row>
 Word fopen_stand_in(const char* path, const char* mode) {
-  return open_by(AT_FDCWD, path, use_of_mode(mode), 0, [&](const char* name) { return call(row, name, mode); },
-                 [](Word file) {
-                   if (auto* close = reinterpret_cast<int (*)(Word)>(dlsym(RTLD_DEFAULT, "fclose"))) close(file);
-                 });
+  return open_by(
+      AT_FDCWD, path, use_of_mode(mode), 0, [&](const char* name) { return call(row, name, mode); },
+      [](Word file) {
+        if (auto* close = reinterpret_cast<int (*)(Word)>(dlsym(RTLD_DEFAULT, "fclose"))) close(file);
+      });
 }
 template <unsigned row>
 Word freopen_stand_in(const char* path, const char* mode, Word file) {
@@ -210,8 +216,10 @@ struct Row {
 // A row's number is a template argument of its stand-in, so that it knows its own function.
 #define AS(function) reinterpret_cast<void*>(&function)
 constexpr unsigned kFirst = __COUNTER__ + 1;
-#define ROW(name, stand_in) {name, AS(stand_in<__COUNTER__ - kFirst>)}
-#define ROW_OF(name, stand_in, what) {name, AS((stand_in<__COUNTER__ - kFirst, what>))}
+#define ROW(name, stand_in) \
+  { name, AS(stand_in<__COUNTER__ - kFirst>) }
+#define ROW_OF(name, stand_in, what) \
+  { name, AS((stand_in<__COUNTER__ - kFirst, what>)) }
 const Row kRows[] = {
     ROW("open", open_stand_in),
     ROW("open64", open_stand_in),
@@ -329,11 +337,9 @@ const char* file_of_mpi(const char* name, bool removes, int mode) {
   }
   const Use use = exclusive && creates ? Use::kNew : writes ? Use::kChange : Use::kLook;
   char path[kPathRoom];
-  if (removes) {  // MPI removes a copy
-    struct stat status;
-    if (fstatat(AT_FDCWD, path_for(AT_FDCWD, name + prefix, Use::kLook, path), &status, 0) != 0) return nullptr;
-  }
-  const char* other = path_for(AT_FDCWD, name + prefix, use, path);
+  const char* other = path_for(AT_FDCWD, name + prefix, removes ? Use::kLook : use, path);
+  if (struct stat status; removes && fstatat(AT_FDCWD, other, &status, 0) == 0)  // MPI removes a copy
+    other = path_for(AT_FDCWD, name + prefix, Use::kChange, path);
   if (other == name + prefix) return nullptr;
   if (removes) will_be_gone(AT_FDCWD, name + prefix);
   memcpy(room, name, prefix);

@@ -11,31 +11,35 @@ RESIL_PHRASE(does_not_divide,
              "RESIL_REPLICAS=%d needs a number of ranks that it divides, and this job has %d; start %d or %d ranks");
 RESIL_PHRASE(not_everywhere,
              "RESIL_REPLICAS=%d needs resil in all %d ranks, before MPI_Init, and some rank is without it");
-RESIL_PHRASE(other_program,
-             "RESIL_REPLICAS=%d runs the same program in each part of the job, and rank %d runs another one, or with other "
-             "arguments, than rank %d");
+RESIL_PHRASE(
+    other_program,
+    "RESIL_REPLICAS=%d runs the same program in each part of the job, and rank %d runs another one, or with other "
+    "arguments, than rank %d");
 RESIL_PHRASE(sessions_only, "RESIL_REPLICAS needs a program that calls MPI_Init, and this one uses sessions");
 RESIL_PHRASE(no_directory,
              "RESIL_REPLICAS needs the report directory for the files of replicas, and it cannot be written");
 RESIL_PHRASE(no_split, "RESIL_REPLICAS could not split MPI_COMM_WORLD: MPI returned an error");
 
-RESIL_MESSAGE(refused_call, log_note,
-              "replicas: the program calls %s, which cannot be done once in each part of a job. Stopping with exit status "
-              "93.",
-              "RESIL_REPLICAS is set, and the call starts processes, meets another job, or uses sessions.",
-              "Run this program without RESIL_REPLICAS.");
-RESIL_MESSAGE(share_node, log_note,
-              "replicas: rank %d and its partner rank %d are both on %s, though the job has %d nodes: what goes wrong with "
-              "the node goes wrong in both. Place ranks in the order of nodes (mpirun --map-by core, srun -m block)",
-              "Partners are the ranks of the same number in each part of the job; parts are blocks of ranks.",
-              "Let the launcher fill node after node, with as many nodes for each part.");
+RESIL_MESSAGE(
+    refused_call, log_note,
+    "replicas: the program calls %s, which cannot be done once in each part of a job. Stopping with exit status "
+    "93.",
+    "RESIL_REPLICAS is set, and the call starts processes, meets another job, or uses sessions.",
+    "Run this program without RESIL_REPLICAS.");
+RESIL_MESSAGE(
+    share_node, log_note,
+    "replicas: rank %d and its partner rank %d are both on %s, though the job has %d nodes: what goes wrong with "
+    "the node goes wrong in both. Place ranks in the order of nodes (mpirun --map-by core, srun -m block)",
+    "Partners are the ranks of the same number in each part of the job; parts are blocks of ranks.",
+    "Let the launcher fill node after node, with as many nodes for each part.");
 RESIL_MESSAGE(one_node, note, "replicas: all parts of this job are on one node",
               "What goes wrong with the node's own parts may go wrong in all replicas.", "Nothing, or use more nodes.");
-RESIL_MESSAGE(not_kept, note,
-              "replicas: %llu files of more than 64 MiB were changed in place, and not kept for parts that may not have read "
-              "them yet",
-              "Part 0 had a file open for writing that was there before. Another part that reads it later reads what "
-              "part 0 has written.",
-              "If replicas disagree after such a file was read, let the program write its results elsewhere.");
+RESIL_MESSAGE(
+    not_kept, note,
+    "replicas: %llu files of more than 64 MiB were changed in place, and not kept for parts that may not have read "
+    "them yet",
+    "Part 0 had a file open for writing that was there before. Another part that reads it later reads what "
+    "part 0 has written.",
+    "If replicas disagree after such a file was read, let the program write its results elsewhere.");
 
 }  // namespace resil::messages::replicas

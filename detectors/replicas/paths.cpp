@@ -57,7 +57,8 @@ bool absolute(int at, const char* path, Path* out) {
     }
     length = strlen(text);
     // In a directory that is there in this part alone.
-    if (own_length != 0 && strncmp(text, own_tree, own_length) == 0 && (text[own_length] == '/' || text[own_length] == 0)) {
+    if (own_length != 0 && strncmp(text, own_tree, own_length) == 0 &&
+        (text[own_length] == '/' || text[own_length] == 0)) {
       length -= own_length;
       memmove(text, text + own_length, length + 1);
     }
@@ -127,7 +128,8 @@ bool copy_file(const char* from, const char* to, bool contents) {
   snprintf(aside.text, sizeof(aside.text), "%s%%%d.%u", to, getpid(), serial.fetch_add(1));
   bool copied = fstat(source, &status) == 0;
   const int target =
-      copied ? openat(AT_FDCWD, aside.text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, (status.st_mode & 0777) | 0600) : -1;
+      copied ? openat(AT_FDCWD, aside.text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, (status.st_mode & 0777) | 0600)
+             : -1;
   copied = target >= 0;
   constexpr unsigned long kClone = 0x40049409;  // FICLONE
   if (copied && contents && syscall(SYS_ioctl, target, kClone, source) != 0) {

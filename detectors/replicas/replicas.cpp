@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdarg>
@@ -13,6 +14,7 @@
 #include <cstring>
 
 #include "detectors/replicas/files.h"
+#include "detectors/replicas/input.h"
 #include "detectors/replicas/messages.h"
 #include "detectors/replicas/paths.h"
 #include "shim/base/hash.h"
@@ -75,6 +77,8 @@ Place own_place() {
   place.program = hash_text(path);
   place.arguments = hash_of_file("/proc/self/cmdline");
   place.host = hash_text(runtime.host);
+  if (const int64_t node = config_integer("RESIL_NODE_RANKS"); node > 0)  // tests: several nodes on one machine
+    place.host = hash_combine(place.host, static_cast<uint64_t>(runtime.rank / node));
   snprintf(place.name, sizeof(place.name), "%s", runtime.host);
   return place;
 }
@@ -100,8 +104,7 @@ void compare_places() {
   } else if (sharing >= 0) {
     int partner = sharing + members;
     while (all[partner].host != all[sharing].host) partner += members;
-    if (runtime.rank == 0)
-      log_format(text::share_node, sharing, partner, all[sharing].name, nodes);
+    if (runtime.rank == 0) log_format(text::share_node, sharing, partner, all[sharing].name, nodes);
     add_note_format(text::share_node, sharing, partner, all[sharing].name, nodes);
   }
   memory::unmap_array(all, static_cast<size_t>(runtime.size));
@@ -147,20 +150,34 @@ void tell_environment() {
   }
 }
 
-/// Followers write nowhere.
+char last_words[1300];  // of a follower: where its standard error goes
+
+/// Followers print nothing. What one says on standard error stays in a file until its end, for the case that it alone
+/// fails.
 void silence() {
   log_apart();
+  snprintf(last_words, sizeof(last_words), "%s/rank-%05d.stderr", runtime.directory, runtime.rank);
   const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (null < 0) return;
-  syscall(SYS_dup3, null, STDOUT_FILENO, 0);
-  syscall(SYS_dup3, null, STDERR_FILENO, 0);
-  close(null);
+  const int file = open(last_words, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600);
+  if (null >= 0) syscall(SYS_dup3, null, STDOUT_FILENO, 0);
+  if (null >= 0) syscall(SYS_dup3, file >= 0 ? file : null, STDERR_FILENO, 0);
+  if (null >= 0) close(null);
+  if (file >= 0) close(file);
 }
 
 void refuse(const char* call) {
+  // All ranks of all parts come here: one says it, unless it does not come.
+  const timespec pause = {0, 300000000};
+  if (runtime.rank != 0) nanosleep(&pause, nullptr);
   log_format(text::refused_call, call);
   add_note_format(text::refused_call, call);
   stop_job(93);
+}
+
+/// A follower leaves the last word to part 0, which comes to the same end unless this one alone has failed.
+void before_abort(int, bool) {
+  const timespec pause = {0, 900000000};
+  if (begun && part != 0) nanosleep(&pause, nullptr);
 }
 
 bool enabled() {
@@ -186,6 +203,11 @@ void after_init() {
   if (!parts_begin(part, parts, {.file = file_of_mpi, .refuse = refuse})) stop(text::no_split);
   files_scan(part == 0, true);
   if (part != 0) silence();
+  if (runtime.rank % members == 0) {
+    char file[1200];
+    snprintf(file, sizeof(file), "%s/part-0.input", runtime.directory);
+    input_begin(part == 0, file);
+  }
   begun = true;
 }
 
@@ -193,9 +215,13 @@ void enter(Event&) {
   if (begun) files_look_again();
 }
 
-/// The first rank of each part, when nobody writes any more.
+/// At the end of a process that has finalised MPI; of a part's first one, when nobody writes any more.
 void remove_files(int, void*) {
-  if (runtime.pid == getpid() && runtime.rank % members == 0) paths_end();
+  if (runtime.pid != getpid()) return;
+  if (last_words[0] != 0) unlink(last_words);
+  if (runtime.rank % members != 0) return;
+  paths_end();
+  if (part == 0) input_end();
 }
 
 void after_finalize() {
@@ -225,6 +251,7 @@ constexpr Module kReplicas = {
     .before_init = before_init,
     .after_init = after_init,
     .after_finalize = after_finalize,
+    .before_abort = before_abort,
     .enter = enter,
     .report = report,
 };

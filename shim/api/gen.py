@@ -44,7 +44,7 @@ DETAILS = {"Lifecycle": ("LifecycleCall",), "Send": ("SendMode",), "Collective":
 WHOLE_WORLD = ("MPI_Abort", "MPI_Comm_get_attr", "MPI_Attr_get")
 # Calls that parts.cpp looks at first.
 PREPARED = ("MPI_Comm_set_errhandler", "MPI_Errhandler_set", "MPI_File_open", "MPI_File_delete", "MPI_Comm_spawn",
-            "MPI_Comm_spawn_multiple", "MPI_Comm_accept", "MPI_Comm_connect", "MPI_Comm_join", "MPI_Publish_name",
+            "MPI_Comm_spawn_multiple", "MPI_Comm_accept", "MPI_Comm_connect", "MPI_Comm_join", "MPI_Open_port", "MPI_Publish_name",
             "MPI_Unpublish_name", "MPI_Lookup_name", "MPI_Session_init")
 # Exported besides the table: resil.h's entry points, and what the command asks.
 OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version", "resil_fingerprint",

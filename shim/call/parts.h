@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A part of the job that runs as the program's world (docs/REPLICAS.md): from parts_begin() on, every call that is given
-// MPI_COMM_WORLD is given the part's communicator in its place. The slots of the functions with a communicator then hold
-// stubs (parts.S) that jump to what they held before; until then, and in every job without parts, no slot differs. resil's
-// own calls have no slot: for resil the world is the whole job.
+// A part of the job that runs as the program's world (docs/REPLICAS.md): from parts_begin() on, every call that is
+// given MPI_COMM_WORLD is given the part's communicator in its place. The slots of the functions with a communicator
+// then hold stubs (parts.S) that jump to what they held before; until then, and in every job without parts, no slot
+// differs. resil's own calls have no slot: for resil the world is the whole job.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct PartHooks {
   void (*refuse)(const char* call);
 };
 
-/// Collective over the world, inside MPI_Init: makes the communicator of `part`, in the order of world ranks, and puts it
-/// in the world's place. False: MPI would not.
+/// Collective over the world, inside MPI_Init: makes the communicator of `part`, in the order of world ranks, and puts
+/// it in the world's place. False: MPI would not.
 bool parts_begin(int part, int parts, const PartHooks& hooks);
 /// Handle bits of the part's communicator; 0: this job has no parts.
 uint64_t part_comm();

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a program does with files, standard input and the rest of its surroundings, for replicas_test.py: run alone and
+// in parts, it prints the same and leaves the same files.
+//
+// replicas files|input|world|port|fail     SLOW=N: part N of the job is late (parts are told by the launcher's rank)
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <mpi.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static int rank, size;
+
+static int job_rank(void) {
+  const char* text = getenv("PMIX_RANK");
+  if (text == NULL) text = getenv("PMI_RANK");
+  return text != NULL ? atoi(text) : 0;
+}
+
+/* Said in the order of ranks, by rank 0 at the end: launchers mix lines. */
+static char said[8192];
+__attribute__((format(printf, 1, 2))) static void say(const char* format, ...) {
+  const size_t length = strlen(said);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(said + length, sizeof(said) - length, format, arguments);
+  va_end(arguments);
+}
+static void say_all(void) {
+  char* all = rank == 0 ? malloc(sizeof(said) * (size_t)size) : NULL;
+  MPI_Gather(said, sizeof(said), MPI_CHAR, all, sizeof(said), MPI_CHAR, 0, MPI_COMM_WORLD);
+  for (int i = 0; rank == 0 && i < size; ++i) fputs(all + sizeof(said) * (size_t)i, stdout);
+  free(all);
+}
+
+/* All ranks of the part, and time for the other part to run ahead. */
+static void meet(void) {
+  const char* slow = getenv("SLOW");
+  const struct timespec pause = {0, 100000000};
+  if (slow != NULL && atoi(slow) == job_rank() / size) nanosleep(&pause, NULL);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static const char* contents(const char* name) {
+  static char texts[8][256];
+  static unsigned next;
+  char* text = texts[next++ % 8];
+  FILE* file = fopen(name, "r");
+  if (file == NULL) return errno == ENOENT ? "(none)" : "(error)";
+  const size_t bytes = fread(text, 1, sizeof(texts[0]) - 1, file);
+  text[bytes] = 0;
+  fclose(file);
+  for (char* at = text; *at; ++at)
+    if (*at == '\n') *at = '/';
+  return text;
+}
+
+static void put(const char* name, const char* mode, const char* text) {
+  FILE* file = fopen(name, mode);
+  if (file == NULL) {
+    say("%s: %s\n", name, strerror(errno));
+    return;
+  }
+  fputs(text, file);
+  fclose(file);
+}
+
+static void files(void) {
+  char name[64], other[64], text[64];
+  struct stat status;
+  /* What was there before: read by all, then replaced, by one. */
+  say("rank %d reads %s\n", rank, contents("old.txt"));
+  meet();
+  if (rank == 0) {
+    put("old.txt", "w", "replaced\n");
+    put("log.txt", "a", "appended\n");
+    FILE* file = fopen("both.txt", "r+");
+    fputs("XY", file);
+    fclose(file);
+    say("removed: %d\n", unlink("goes.txt"));
+    say("renamed: %d\n", rename("moves.txt", "moved.txt"));
+  }
+  meet();
+  say("rank %d sees %s %s %s %s %s %s\n", rank, contents("old.txt"), contents("log.txt"), contents("both.txt"),
+      contents("goes.txt"), contents("moves.txt"), contents("moved.txt"));
+  /* A file of each rank in a new directory, read back by the next one. */
+  if (rank == 0) {
+    say("there already: %d\n", stat("new", &status) == 0);
+    say("made: %d\n", mkdir("new", 0755));
+    const int again = mkdir("new", 0755);
+    say("made again: %d, %d\n", again, errno == EEXIST);
+  }
+  meet();
+  snprintf(name, sizeof(name), "new/of-%d", rank);
+  snprintf(text, sizeof(text), "rank %d\n", rank);
+  const int made = open(name, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  if (made < 0 || write(made, text, strlen(text)) < 0) say("not made: %s\n", strerror(errno));
+  close(made);
+  meet();
+  snprintf(other, sizeof(other), "new/../new//of-%d", (rank + 1) % size);
+  const int exclusive = open(name, O_WRONLY | O_CREAT | O_EXCL, 0644) >= 0;
+  say("rank %d: again %d, next %s, there %d\n", rank, exclusive, contents(other), access(other, F_OK));
+  meet();
+  if (rank == 0) {
+    char temporary[] = "new/t-XXXXXX";
+    const int file = mkstemp(temporary);
+    const int written = file >= 0 && write(file, "x", 1) == 1,
+              there = stat(temporary, &status) == 0 && status.st_size == 1;
+    say("temporary: %d, %d, gone %d\n", written, there, unlink(temporary));
+    put("none/x", "w", "x");
+    say("truncated: %d\n", truncate("both.txt", 3));
+    say("to %s\n", contents("both.txt"));
+    say("folder: %d\n", rmdir("empty"));
+    say("there: %d\n", stat("empty", &status) == 0);
+    say("linked: %d\n", link("log.txt", "same.txt"));
+    say("to %s\n", contents("same.txt"));
+    int entries = 0;
+    DIR* list = opendir("new");
+    while (list != NULL && readdir(list) != NULL) ++entries;
+    if (list != NULL) closedir(list);
+    say("entries: %d\n", entries - 2);
+  }
+  meet();
+  MPI_File file;
+  int value = rank + 1, got = 0;
+  MPI_File_open(MPI_COMM_WORLD, "mpi.bin", MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+  MPI_File_write_at_all(file, 4 * rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE);
+  MPI_File_sync(file);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_File_sync(file);
+  MPI_File_read_at(file, 4 * ((rank + 1) % size), &got, 1, MPI_INT, MPI_STATUS_IGNORE);
+  MPI_File_close(&file);
+  meet();
+  const int again =
+      MPI_File_open(MPI_COMM_WORLD, "mpi.bin", MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+  say("rank %d: MPI file %d, exclusive again: %d\n", rank, got, again == MPI_SUCCESS);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) {
+    const int removed = MPI_File_delete("mpi-old.bin", MPI_INFO_NULL);
+    say("MPI removes: %d\n", removed == MPI_SUCCESS);
+    say("and again: %d\n", MPI_File_delete("mpi-old.bin", MPI_INFO_NULL) == MPI_SUCCESS);
+  }
+  meet();
+  say("rank %d sees %s\n", rank, contents("mpi-old.bin"));
+  fprintf(stderr, "rank %d is through\n", rank);
+}
+
+static void input(void) {
+  char line[128] = "";
+  int lines = 0;
+  if (rank == 0)
+    while (fgets(line, sizeof(line), stdin) != NULL) ++lines;
+  MPI_Bcast(&lines, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Bcast(line, sizeof(line), MPI_CHAR, 0, MPI_COMM_WORLD);
+  say("rank %d: %d lines, the last one %s", rank, lines, line);
+  /* What followers have read as well: the job would not end if it were less. */
+  if (lines != 1000) MPI_Abort(MPI_COMM_WORLD, 7);
+}
+
+static int world_copied, world_deleted;
+static int copy(MPI_Comm comm, int keyval, void* extra, void* in, void* out, int* flag) {
+  (void)comm, (void)keyval, (void)extra;
+  *(void**)out = in;
+  *flag = 1;
+  ++world_copied;
+  return MPI_SUCCESS;
+}
+static int forget(MPI_Comm comm, int keyval, void* value, void* extra) {
+  (void)comm, (void)keyval, (void)value, (void)extra;
+  ++world_deleted;
+  return MPI_SUCCESS;
+}
+static int last_words(MPI_Comm comm, int keyval, void* value, void* extra) {
+  (void)comm, (void)keyval, (void)value, (void)extra;
+  int members = 0, sum = 0, one = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &members); /* the world is there until MPI_COMM_SELF's attributes are gone */
+  MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("last words: %d of %d\n", sum, members);
+  return MPI_SUCCESS;
+}
+
+static void world(void) {
+  int keyval, last, flag, *bound, same, length, members, colour, *universe, got = 0;
+  char name[MPI_MAX_OBJECT_NAME];
+  MPI_Comm twin, half, node;
+  MPI_Group group, part;
+  static int value = 42;
+  void* found = NULL;
+  MPI_Comm_create_keyval(copy, forget, &keyval, NULL);
+  MPI_Comm_set_attr(MPI_COMM_WORLD, keyval, &value);
+  MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+  MPI_Comm_get_attr(twin, keyval, &found, &flag);
+  say("copied %d %d\n", flag && found == &value, world_copied);
+  MPI_Comm_compare(MPI_COMM_WORLD, twin, &same);
+  say("the same group %d\n", same == MPI_CONGRUENT);
+  MPI_Comm_compare(MPI_COMM_WORLD, MPI_COMM_WORLD, &same);
+  say("identical %d\n", same == MPI_IDENT);
+  MPI_Comm_free(&twin);
+  MPI_Comm_delete_attr(MPI_COMM_WORLD, keyval);
+  say("deleted %d\n", world_deleted);
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag);
+  say("tags %d\n", flag && *bound >= 32767);
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_UNIVERSE_SIZE, &universe, &flag);
+  MPI_Comm_get_name(MPI_COMM_WORLD, name, &length);
+  say("name %s\n", name);
+  MPI_Comm_group(MPI_COMM_WORLD, &group);
+  MPI_Group_size(group, &members);
+  const int first[1] = {0};
+  MPI_Group_incl(group, 1, first, &part);
+  MPI_Group_free(&part);
+  MPI_Group_free(&group);
+  say("group %d\n", members);
+  colour = rank % 2;
+  MPI_Comm_split(MPI_COMM_WORLD, colour, 0, &half);
+  MPI_Comm_size(half, &members);
+  say("half %d\n", members);
+  MPI_Comm_free(&half);
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm_size(node, &members);
+  say("node %d\n", members);
+  MPI_Comm_free(&node);
+  const MPI_Fint fortran = MPI_Comm_c2f(MPI_COMM_WORLD);
+  say("handles %d\n", MPI_Comm_f2c(fortran) == MPI_COMM_WORLD);
+  MPI_Comm_size(MPI_Comm_f2c(fortran), &members);
+  say("by Fortran's handle %d\n", members);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Errhandler handler;
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler);
+  say("handler %d\n", handler == MPI_ERRORS_RETURN);
+  MPI_Errhandler_free(&handler);
+  say("refused %d\n", MPI_Send(&got, 1, MPI_INT, size, 0, MPI_COMM_WORLD) != MPI_SUCCESS);
+  MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 3, &got, 1, MPI_INT, (rank + size - 1) % size, 3, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  say("rank %d has %d from its left\n", rank, got);
+#ifndef MPICH /* 4.0.2 loses puts in windows of communicators that were made by a split, also without the library */
+  MPI_Win win;
+  int memory = -1;
+  MPI_Win_create(&memory, sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+  MPI_Win_fence(0, win);
+  MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, win);
+  MPI_Win_fence(0, win);
+  say("rank %d has %d put\n", rank, memory);
+  MPI_Win_free(&win);
+#endif
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, last_words, &last, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, last, NULL);
+  for (const char* const* variable = (const char* const[]){"OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", NULL}; *variable;
+       ++variable)
+    if (getenv(*variable) != NULL) say("%s=%s\n", *variable, getenv(*variable));
+}
+
+int main(int argc, char** argv) {
+  const char* scene = argc > 1 ? argv[1] : "";
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (strcmp(scene, "files") == 0) {
+    files();
+  } else if (strcmp(scene, "input") == 0) {
+    input();
+  } else if (strcmp(scene, "world") == 0) {
+    world();
+  } else if (strcmp(scene, "port") == 0) {
+    char port[MPI_MAX_PORT_NAME];
+    MPI_Comm with;
+    MPI_Open_port(MPI_INFO_NULL, port);
+    MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &with);
+  } else if (strcmp(scene, "fail") == 0) { /* one part alone */
+    if (job_rank() / size == 1 && rank == 0) {
+      fprintf(stderr, "this part has failed\n");
+      MPI_Abort(MPI_COMM_WORLD, 5);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  say_all();
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Replicas: each program of tests/mpi ends, prints and writes in a job of two or three parts as it does alone; what a part
+keeps to itself; what is refused.
+
+Usage: replicas_test.py BUILD openmpi|mpich PROGRAM…      (BUILD holds PROGRAM.MPI, and replicas.MPI)
+"""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mpi"))
+sys.dont_write_bytecode = True
+from harness import mpi as jobs, report as reports, transparent  # noqa: E402
+from harness.main import LeftOut, run_checks  # noqa: E402
+import programs_test  # noqa: E402
+
+BUILD = MPI = ""
+REFUSED = ("spawn", "sessions", "mpi4")  # they start processes, or use sessions
+
+
+def lines(result):
+    return sorted(result.stdout.splitlines())
+
+
+def check_program(name, parts=2):
+    """The same end, output and file as alone."""
+    program = programs_test.Program(BUILD, MPI, name)
+    if program.rules.get("needs", MPI) != MPI:
+        return
+    if name.startswith(("rma", "window")) and MPI == "mpich" and jobs.mpich_version() < (4, 1):
+        raise LeftOut("MPICH 4.0.2 loses puts in windows of communicators that were made by a split, also natively")
+    plain, wrote = program.run(False)
+    program.ranks *= parts
+    file = os.path.join(jobs.scratch(), "file")
+    result = jobs.run(MPI, program.ranks, program.command(file), options=program.options, env={"RESIL_REPLICAS": str(parts)})
+    also_wrote = programs_test.digest(file) if os.path.exists(file) else None
+    status = int(program.rules.get("exit", 0))
+    assert plain.returncode == status, f"the plain run ends with {plain.returncode}\n{plain.text()}"
+    assert result.returncode == plain.returncode and not result.timed_out, transparent.describe("the end differs", plain, result)
+    assert lines(result) == lines(plain), transparent.describe("standard output differs", plain, result)
+    assert wrote == also_wrote, "the file written differs"
+    if status == 0:
+        said = [line for line in result.stderr.splitlines() if line not in plain.stderr.splitlines()]
+        said = [line for line in said if not line.startswith((b"resil: CLEAN", b"resil: reports"))]
+        assert not transparent.without_noise(b"\n".join(said)), result.text()
+
+
+def program(scene, *, parts, ranks=2, **arguments):
+    env = {"RESIL_REPLICAS": str(parts), **arguments.pop("env", {})} if parts > 1 else arguments.pop("env", {})
+    return jobs.run(MPI, ranks * parts, [os.path.join(BUILD, f"replicas.{MPI}"), *scene.split()], preload=parts > 1, env=env,
+                    timeout=60, **arguments)
+
+
+def beginning():
+    """A directory as the program finds it."""
+    folder = jobs.scratch()
+    for name, text in (("old.txt", "of before\n"), ("both.txt", "abcdef\n"), ("goes.txt", "gone\n"), ("moves.txt", "moves\n"),
+                       ("mpi-old.bin", "MPI\n")):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    os.mkdir(os.path.join(folder, "empty"))
+    return folder
+
+
+def tree(folder):
+    """What lies there: {path: contents}; None: a directory."""
+    found = {}
+    for at, folders, names in os.walk(folder):
+        for name in folders:
+            found[os.path.relpath(os.path.join(at, name), folder)] = None
+        for name in names:
+            with open(os.path.join(at, name), "rb") as file:
+                found[os.path.relpath(os.path.join(at, name), folder)] = file.read()
+    return found
+
+
+def check_files(parts, slow):
+    """A part that is late reads what was there when the job began, and every part what it has written itself."""
+    folder = beginning()
+    plain = program("files", parts=1, cwd=folder)
+    assert plain.returncode == 0 and b"not made" not in plain.stdout, plain.text()
+    left = tree(folder)
+    folder = beginning()
+    result = program("files", parts=parts, cwd=folder, env={"SLOW": str(slow)})
+    assert result.returncode == 0 and result.stdout == plain.stdout, transparent.describe("output differs", plain, result)
+    assert tree(folder) == left, f"{tree(folder)}\nare left, alone\n{left}"
+    said = result.stderr.split(b"\n")
+    assert sorted(line for line in said if b"is through" in line) == [b"rank 0 is through", b"rank 1 is through"], result.text()
+    beside = [name for name in os.listdir(result.directory) if name.startswith("part-") or name.endswith(".stderr")]
+    assert not beside, f"files of parts are left: {beside}"
+
+
+def check_world(parts, ranks):
+    plain = program("world", parts=1, ranks=ranks)
+    assert plain.returncode == 0, plain.text()
+    result = program("world", parts=parts, ranks=ranks)
+    assert result.returncode == 0 and result.stdout == plain.stdout, transparent.describe("output differs", plain, result)
+    for rank, report in reports.load(result.directory).items():
+        of = report["replicas"]
+        assert (of["parts"], of["part"], of["rank"], of["ranks"]) == (parts, rank // ranks, rank % ranks, ranks), of
+        assert not report["findings"], report["findings"]
+
+
+def check_input():
+    """Every part has read all of it, or it would have ended the job."""
+    text = b"".join(b"line %d\n" % i for i in range(1000))
+    result = program("input", parts=2, stdin=text)
+    assert result.returncode == 0 and sorted(result.stdout.splitlines()) == [
+        b"rank 0: 1000 lines, the last one line 999", b"rank 1: 1000 lines, the last one line 999"], result.text()
+
+
+def refusal(result, words):
+    assert not result.timed_out and words in result.stderr, result.text()
+    assert result.returncode == 93 or MPI == "mpich" and result.returncode in (93, 15, 9), result.text()
+    assert result.stderr.count(words) == 1, result.text()
+
+
+def check_refused():
+    refusal(program("port", parts=2, ranks=1), b"the program calls MPI_Open_port, which cannot be done")
+    result = jobs.run(MPI, 3, [os.path.join(BUILD, f"replicas.{MPI}"), "world"], env={"RESIL_REPLICAS": "2"})
+    refusal(result, b"needs a number of ranks that it divides, and this job has 3; start 2 or 4 ranks")
+    environment = jobs.rank_environment(True, os.path.join(jobs.scratch(), "report"), {"RESIL_REPLICAS": "2"})
+    command = [os.path.join(BUILD, f"replicas.{MPI}"), "world"]
+    line = jobs.launcher_of_parts(MPI, [(environment, command), (environment, command + ["more"])])
+    refusal(jobs.start(line), b"rank 1 runs another one, or with other arguments, than rank 0")
+    if MPI == "mpich" and jobs.mpich_version() >= (4,):
+        result = jobs.run(MPI, 4, [os.path.join(BUILD, f"sessions.{MPI}")], env={"RESIL_REPLICAS": "2"})
+        assert result.returncode != 0 and b"RESIL_REPLICAS needs a program that calls MPI_Init" in result.stderr, result.text()
+
+
+def check_nodes():
+    """Partners on one node where there are two are told; on two they are not."""
+    words = b"are both on"
+    together = program("world", parts=3, env={"RESIL_NODE_RANKS": "3"})
+    assert together.returncode == 0 and together.stderr.count(words) == 1, together.text()
+    assert b"rank 0 and its partner rank 2" in together.stderr and b"has 2 nodes" in together.stderr, together.text()
+    apart = program("world", parts=2, env={"RESIL_NODE_RANKS": "2"})
+    assert apart.returncode == 0 and words not in apart.stderr, apart.text()
+
+
+def check_one_part_fails():
+    """What a part that fails alone has said is kept."""
+    result = program("fail", parts=2)
+    assert result.returncode != 0, result.text()
+    with open(os.path.join(result.directory, "rank-00002.stderr"), "rb") as file:
+        assert b"this part has failed" in file.read()
+
+
+def main(build, mpi, *names):
+    global BUILD, MPI  # pylint: disable=global-statement
+    BUILD, MPI = os.path.abspath(build), mpi
+    jobs.require(f"mpirun.{mpi}")
+    checks = [(f"{name} in parts ({mpi})", lambda name=name: check_program(name)) for name in names if name not in REFUSED]
+    checks += [("files, the leading part ahead", lambda: check_files(2, 1)), ("files, the leading part behind", lambda: check_files(2, 0)),
+               ("files, three parts", lambda: check_files(3, 2)), ("the world, two parts", lambda: check_world(2, 2)),
+               ("the world, three parts of one rank", lambda: check_world(3, 1)), ("standard input", check_input),
+               ("what is refused", check_refused), ("nodes", check_nodes), ("one part fails", check_one_part_fails)]
+    return run_checks(checks)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
