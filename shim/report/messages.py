@@ -18,7 +18,7 @@ NAMESPACE = re.compile(r"^namespace resil::messages::([\w:]+) \{", re.MULTILINE)
 # Calls whose text a user reads, and which of their arguments it is.
 SPEAKERS = re.compile(r"\b(log_line|log_format|add_note|add_note_format|finding\.say|finding\.to_do)\(\s*([^\s,;()]+)")
 TITLES = {"core": "The core", "checksum": "Checksums", "fault": "Injected faults", "record": "Record and verify",
-          "double_run": "Steps run twice", "spr": "Particle replication", "dump": "State dumps", "gpu_runtime": "Waits of CUDA and HIP",
+          "double_run": "Steps run twice", "spr": "Particle replication", "replicas": "Replicas", "dump": "State dumps", "gpu_runtime": "Waits of CUDA and HIP",
           "hang": "Hang detection", "staging": "Device buffers", "gpu": "Devices", "reduction": "Reductions"}
 WHERE = {"log": "standard error", "note": "report, `notes`", "log_note": "standard error and report, `notes`"}
 
