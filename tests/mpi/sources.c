@@ -78,7 +78,8 @@ int main(int argc, char** argv) {
   if (is("ucx")) {
     int (*create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
     *(void**)&create = dlsym(dlopen("libc.so.6", RTLD_LAZY), "pthread_create");  // not a call of the program
-    if (create == NULL) *(void**)&create = dlsym(dlopen("libpthread.so.0", RTLD_LAZY), "pthread_create");  // before 2.34
+    if (create == NULL)
+      *(void**)&create = dlsym(dlopen("libpthread.so.0", RTLD_LAZY), "pthread_create");  // before 2.34
     pthread_mutex_lock(&held);
     CHECK(create(&early, NULL, idle, &held) == 0 && pthread_setname_np(early, "fuse") == 0);
   }

@@ -113,7 +113,7 @@ TEST_CASE("frames of a Python program, its innermost line and those that call") 
     char word[16] = "";
     REQUIRE(fscanf(program.output, "%lu %lu %lu %lu %d %d %15s", &python.runtime, &python.code_type,
                    &python.string_type, &python.version, &program.pid, &sleeper, word) == 7);
-    if (python.version > 13) {
+    if (python.version > 14) {
       WARN(interpreter << " is newer than the layouts known: its frames are not read");
       continue;
     }
@@ -127,7 +127,9 @@ TEST_CASE("frames of a Python program, its innermost line and those that call") 
       const char *method = qualified ? "Solver.größe" : "größe", *relax = qualified ? "Solver.relax" : "relax";
       const int first = line_of("while True");
       const std::string spins = std::string(relax) + " at solver.py:";
-      CHECK((found[0] == spins + std::to_string(first) || found[0] == spins + std::to_string(first + 1)));
+      const bool known = found[0] == spins + std::to_string(first) || found[0] == spins + std::to_string(first + 1);
+      // From 3.14 on the interpreter does not always say where it is.
+      CHECK((known || (python.version >= 14 && found[0] == "Solver.relax at solver.py")));
       CHECK(found[1] == at(method, "return self.relax()"));
       for (int i : {2, 3}) CHECK(found[static_cast<size_t>(i)] == at(method, "self.größe(depth - 1)"));
       CHECK(found[4] == at("steps", "yield"));
@@ -171,7 +173,7 @@ TEST_CASE("memory that makes no sense ends the walk") {
   for (uint32_t run = 0; run < 20000; ++run) {
     other.random.seed(run);
     other.reads = 0;
-    other.python = {4096, 8192, 12288, 9 + run % 5};
+    other.python = {4096, 8192, 12288, 9 + run % 6};
     PythonFrame frames[8];
     const uint32_t count = python_frames(other, other.python, 100, 100, frames, 8);
     REQUIRE(count <= 8);

@@ -29,13 +29,14 @@ struct Layout {
   Lines kind;
 };
 
-constexpr uint32_t kFirstVersion = 9, kLastVersion = 13;
+constexpr uint32_t kFirstVersion = 9, kLastVersion = 14;
 constexpr Layout kLayouts[] = {
     {32, 8, 8, 0, 0, 24, 24, 32, 104, 0, 104, 112, 120, 40, 0, 48, 72, Lines::kPairs},
     {32, 8, 8, 0, 0, 24, 24, 32, 96, 0, 104, 112, 120, 40, 0, 48, 72, Lines::kRanges},
     {40, 16, 8, 160, 56, 8, 48, 32, 56, 0, 112, 128, 136, 72, 184, 48, 72, Lines::kLocations},
     {40, 72, 8, 144, 56, 0, 8, 0, 56, 70, 112, 128, 136, 68, 192, 40, 56, Lines::kLocations},
     {0, 0, 8, 160, 0, 72, 8, 0, 56, 70, 112, 128, 136, 68, 200, 40, 56, Lines::kLocations},
+    {0, 0, 8, 160, 0, 72, 8, 0, 56, 74, 112, 128, 136, 68, 208, 40, 56, Lines::kLocations},
 };
 static_assert(sizeof(kLayouts) / sizeof(kLayouts[0]) == kLastVersion - kFirstVersion + 1);
 
@@ -43,7 +44,8 @@ static_assert(sizeof(kLayouts) / sizeof(kLayouts[0]) == kLastVersion - kFirstVer
 constexpr uint32_t kType = 8, kLength = 16, kState = 32, kBytesSize = 16, kBytes = 32;
 constexpr uint32_t kMostThreads = 4096, kMostSkipped = 64;
 constexpr uint64_t kMostTable = 1 << 20;
-constexpr uint8_t kOwnedByStack = 3;  // a frame that the interpreter puts between its own call and the program's
+constexpr uint8_t kNotTheProgram = 3;  // from this owner on: a frame that the interpreter puts before its own calls
+constexpr uint64_t kTag = 3;  // bits of a reference in a frame that are no address
 
 struct Walk {
   OtherProcess& of;
@@ -226,6 +228,13 @@ uint64_t find_thread(Walk& walk, int32_t pid, int32_t tid) {
   return found;
 }
 
+/// From 3.14 on the instruction is stored before a call that leaves the interpreter only, and with it the pointer to
+/// the frame's values, which is null else: the line is that of an earlier call.
+bool is_stale(Walk& walk, uint64_t frame) {
+  uint64_t values = 0;
+  return walk.python.version >= 14 && walk.load(frame + 64, &values) && values == 0;
+}
+
 }  // namespace
 
 PythonAddresses find_python() {
@@ -257,15 +266,16 @@ uint32_t python_frames(OtherProcess& of, const PythonAddresses& python, int32_t 
   for (uint32_t skipped = 0; frame != 0 && count < most && skipped < kMostSkipped;) {
     uint64_t code = 0, type = 0, name = 0, file = 0;
     if (!walk.load(frame + layout.code, &code)) break;
+    code &= ~kTag;
     PythonFrame& made = frames[count];
     uint8_t owner = 0;
     if (layout.owner != 0 && !walk.load(frame + layout.owner, &owner)) break;
-    if (owner != kOwnedByStack && code != 0 && walk.load(code + kType, &type) && type == python.code_type) {
+    if (owner < kNotTheProgram && code != 0 && walk.load(code + kType, &type) && type == python.code_type) {
       if (!walk.load(code + layout.name, &name) || !walk.load(code + layout.file, &file) ||
           !read_string(walk, name, made.function, sizeof(made.function), false) ||
           !read_string(walk, file, made.file, sizeof(made.file), true))
         break;
-      made.line = line_of(walk, code, frame);
+      made.line = is_stale(walk, frame) ? 0 : line_of(walk, code, frame);
       ++count;
     } else {
       ++skipped;  // a frame of the interpreter's own

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Frames of the Python interpreter (mpi4py) of another process that goes on meanwhile, out of its memory: CPython 3.9
-// to 3.13. Its structures are private to each minor version; python.cpp has what of them is needed. What is read is not
+// to 3.14. Its structures are private to each minor version; python.cpp has what of them is needed. What is read is not
 // trusted: a code object that is none, or a name that is no string, ends the walk.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace resil::stacks {
 struct PythonAddresses {
   uint64_t runtime;  ///< _PyRuntime
   uint64_t code_type, string_type;  ///< PyCode_Type, PyUnicode_Type
-  uint64_t version;  ///< minor: 9 to 13
+  uint64_t version;  ///< minor: 9 to 14
 };
 
 /// Of this process. Ordinary context; a look through the symbol tables of all objects.
