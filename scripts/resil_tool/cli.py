@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-from . import REPORT_SCHEMA, dump, layout, place, record_diff, record_print, report, smoke, views
+from . import REPORT_SCHEMA, dump, layout, output, place, record_diff, record_print, report, smoke, views
 from . import doctor, environment, launch, status
 from .job import Usage
 from .text import clean
@@ -213,5 +213,5 @@ def main(arguments: list[str]) -> int:
         return 130
     except OSError as error:
         sys.stderr.write("resil: %s%s\n" % (clean(error.strerror or error),
-                                            ": " + clean(error.filename) if error.filename else ""))
+                                            ": " + clean(error.filename) if error.filename else ": standard output" if error.errno in output.FULL else ""))
         return 3

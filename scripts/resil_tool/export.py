@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-from . import otf2_trace, progress, trace, waits
+from . import otf2_trace, output, progress, trace, waits
 from .job import Usage
 from .report import load
 from .summary import merge, rank_objects
@@ -103,16 +103,8 @@ def _write(path: str | None, make) -> int:
     if not path or path == "-":
         with progress.silent() if sys.stdout.isatty() else contextlib.nullcontext():
             return make(sys.stdout)
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    try:
-        with open(temporary, "x", encoding="utf-8", newline="", errors="replace") as file:
-            status = make(file)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-    return status
+    with output.whole(path) as file:
+        return make(file)
 
 
 def _told(done: dict, viewer: str) -> int:

@@ -9,9 +9,8 @@ import os
 import sys
 import time
 
-from . import balance, candidates, checksum, findings, fold, html_data, leftovers, place, recorded, reductions, runs, stacks, staging, verification, waits
+from . import balance, candidates, checksum, findings, fold, html_data, leftovers, output, place, recorded, reductions, runs, stacks, staging, verification, waits
 from .html_parts import e, facts, graph, line_key, none, picture, section, table, tree
-from .job import Usage
 from .report import load
 from .summary import merge
 from .text import bytes_text, clean, integer, plural, ranges, ranks_word, seconds_text, significant
@@ -42,15 +41,8 @@ def run(options) -> int:
     if path == "-":
         sys.stdout.write(page)
     else:
-        temporary = "%s.%d.tmp" % (path, os.getpid())
-        try:
-            with open(temporary, "x", encoding="utf-8", errors="replace") as file:
-                file.write(page)
-            os.replace(temporary, path)
-        except OSError as error:  # somebody else's reports, or a full disk
-            if os.path.exists(temporary):
-                os.unlink(temporary)
-            raise Usage("%s cannot be written: %s; --output FILE puts it elsewhere" % (clean(path, 4096), error.strerror)) from None
+        with output.whole(path) as file:
+            file.write(page)
         print("%s (%s)" % (clean(path, 4096), bytes_text(len(page.encode("utf-8", "replace")))))
     return 3 if directory.problems else 0
 

@@ -98,5 +98,51 @@ class Surroundings(support.Case):
             self.assertTrue(least <= longest <= most, (columns, longest))
 
 
+class FullDisk(support.Case):
+    """Files may grow to 2 KB only: what the kernel then says differs from a full disk's in its number alone."""
+
+    def full(self, *words, stdout=subprocess.PIPE):
+        done = subprocess.run([sys.executable, "-c", "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048)); sys.path.insert(0, %r); "
+                               "from resil_tool import cli; sys.exit(cli.main(sys.argv[1:]))" % os.path.join(support.ROOT, "scripts"), *words],
+                              stdout=stdout, stderr=subprocess.PIPE, cwd=self.top, timeout=120, check=False)
+        self.assertNotIn(b"Traceback", done.stderr)
+        return done.returncode, done.stderr.decode()
+
+    def test_what_cannot_be_written_is_named_and_nothing_is_left_of_it(self):
+        for rank in range(40):
+            self.report(rank=rank, size=40)
+        before = sorted(os.listdir(self.directory))
+        for words, name in ((("html",), "report.html"), (("html", "--output", "x.html"), "x.html"), (("export", "--csv", "--output", "x.csv"), "x.csv"),
+                            (("export", "--perfetto", "--output", "x.json"), "")):
+            status, said = self.full(*words, self.directory)
+            if name:  # of a job without flight recorders a trace is small
+                self.assertEqual(status, 2, said)
+                self.assertRegex(said, r"^resil: \S*%s cannot be written: File too large; --output FILE puts it elsewhere\n$" % name)
+        self.assertEqual(sorted(os.listdir(self.directory)), before)
+        self.assertEqual([name for name in os.listdir(self.top) if name.endswith(".tmp") or name in ("x.html", "x.csv")], [])
+
+    def test_standard_output(self):
+        for rank in range(40):
+            self.report(rank=rank, size=40)
+        with open(os.path.join(self.top, "out"), "wb") as file:
+            self.assertEqual(self.full("report", "--json", self.directory, stdout=file), (3, "resil: File too large: standard output\n"))
+        if os.path.exists("/dev/full"):
+            with open("/dev/full", "wb") as file:
+                self.assertEqual(self.full("report", self.directory, stdout=file), (3, "resil: No space left on device: standard output\n"))
+
+    def test_flight_recorder_of_a_rank_that_was_killed_stays_in_memory(self):
+        self.report(rank=0, size=1, outcome="running", pid=support.dead_pid(), calls={})
+        with open(os.path.join(self.directory, "rank-00000.json"), encoding="utf-8") as file:
+            pid = json.load(file)["pid"]
+        live = self.live_ring(rank=0, size=1, pid=pid, counters={"MPI_Allreduce": (17, 3.0, 136)})
+        status, _ = self.full("report", self.directory)
+        self.assertEqual(status, 3)
+        self.assertTrue(os.path.exists(live))
+        self.assertEqual(sorted(os.listdir(self.directory)), ["rank-00000.json"])
+        out = self.tool("report", self.directory)[1]  # now there is room
+        self.assertIn("17 calls", out)
+        self.assertFalse(os.path.exists(live))
+
+
 if __name__ == "__main__":
     unittest.main()
