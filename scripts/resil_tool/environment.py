@@ -35,13 +35,17 @@ def add_command(commands):
                                  description="Values, default and meaning of variables, from the library's own table.",
                                  epilog="exit status: 0, 2 usage")
     helper.add_argument("names", nargs="*", metavar="NAME", help="only these; RESIL_ may be left out")
+    helper.add_argument("--json", action="store_true", help="as JSON")
     helper.set_defaults(run=explain)
 
 
 def explain(options) -> int:
     found = _asked(os.environ)
-    for one in _named(found, options.names) if options.names else found.variables:
-        print(help_text(one), end="")
+    chosen = _named(found, options.names) if options.names else found.variables
+    if options.json:
+        print(json.dumps([{"name": one.name, "values": one.values, "default": one.default, "meaning": one.description} for one in chosen], indent=1))
+    else:
+        print("".join(map(help_text, chosen)), end="")
     return 0
 
 

@@ -31,19 +31,23 @@ def add_command(commands, job_help: str) -> None:
         epilog="exit status: 0 written, 2 usage error, 3 written, but files of the job cannot be used")
     parser.add_argument("job", nargs="?", metavar="JOB", help=job_help)
     parser.add_argument("--output", metavar="FILE", help="default report.html in the report directory; - is standard output")
+    parser.add_argument("--json", action="store_true", help="what was written as JSON: file, bytes, verdict")
     parser.set_defaults(run=run)
 
 
 def run(options) -> int:
     directory = load(options.job, may_collect=True)
-    page = build(directory)
+    summary = merge(directory)
+    page = build(directory, summary)
     path = options.output or os.path.join(directory.path, "report.html")
     if path == "-":
         sys.stdout.write(page)
     else:
         with output.whole(path) as file:
             file.write(page)
-        print("%s (%s)" % (clean(path, 4096), bytes_text(len(page.encode("utf-8", "replace")))))
+        size = len(page.encode("utf-8", "replace"))
+        print(json.dumps({"file": os.path.abspath(path), "bytes": size, "verdict": summary["verdict"]}) if options.json else "%s (%s)" % (
+            clean(path, 4096), bytes_text(size)))
     return 3 if directory.problems else 0
 
 
@@ -52,9 +56,8 @@ def asset(name: str) -> str:
         return file.read()
 
 
-def build(directory) -> str:
-    """The whole page."""
-    s = merge(directory)
+def build(directory, s: dict) -> str:
+    """The whole page of a job and its summary."""
     ranks = [directory.ranks[key] for key in sorted(directory.ranks)]
     named = {rank for finding in s["findings"] for rank in finding["culprit_ranks"][:64]}
     data = {"ranks": html_data.per_rank(ranks), "traffic": html_data.traffic(ranks), "time": html_data.over_time(directory, ranks, named),

@@ -11,7 +11,7 @@ import time
 import unittest
 
 import support
-from resil_tool import html_data, html_parts, html_report, records, stacks
+from resil_tool import html_data, html_parts, html_report, records, stacks, summary
 from support import Case, record, report_object, ring_bytes
 from test_ending import HANG
 
@@ -153,7 +153,7 @@ class Html(Case):
         directory = records.read_directory(self.directory)
         for rank in directory.ranks.values():
             rank.state = rank.outcome
-        text = html_report.build(directory)
+        text = html_report.build(directory, summary.merge(directory))
         self.assertLess(time.process_time() - begin, 10)
         self.assertLess(len(text.encode()), 5 << 20)
         data = Page(text).numbers()
@@ -162,6 +162,9 @@ class Html(Case):
 
     def test_file_is_whole_and_in_its_place(self):
         self.report(rank=0, size=1)
+        told = json.loads(self.tool("html", "--json", self.directory)[1])
+        self.assertEqual((os.path.realpath(told["file"]), told["bytes"], told["verdict"]), (
+            os.path.join(self.directory, "report.html"), os.path.getsize(told["file"]), "CLEAN"))
         self.assertEqual(self.tool("html", self.directory)[0], 0)
         with open(os.path.join(self.directory, "report.html"), encoding="utf-8") as file:
             self.assertTrue(file.read().endswith("</html>\n"))

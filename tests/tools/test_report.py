@@ -10,7 +10,7 @@ import time
 import unittest
 
 import support
-from resil_tool import layout, report
+from resil_tool import cli, layout, report
 from support import Case, captured, report_object, ring_bytes
 
 
@@ -424,6 +424,14 @@ class Report(Case):
         self.assertEqual(self.tool("report", "4711")[0], 0)
         self.assertEqual(self.tool("report", "4711.0")[0], 0)
         self.assertEqual(self.tool("report", "471")[0], 2)
+
+    def test_every_command_says_its_exit_status_and_has_json(self):
+        """`export` alone has none: all that it writes is for programs."""
+        commands = next(action.choices for action in cli.parser("resil")._actions if isinstance(action.choices, dict))
+        self.assertGreater(len(commands), 15)
+        for name, one in commands.items():
+            self.assertIn("exit status", one.epilog or "", name)
+            self.assertEqual(any("--json" in action.option_strings for action in one._actions), name != "export", name)
 
     def test_nearest_command_and_option_are_named(self):
         for words, said in ((("reprot",), "'reprot' is no command (did you mean report?)"), (("report", "--jsno"), "--jsno (did you mean --json?)"),
