@@ -15,7 +15,7 @@ RESIL_MESSAGE(
     "what "
     "recording them and setting up took of its time, by estimate (docs/REPORT.md), how it ended, what was checked, and "
     "where the reports are.",
-    "scripts/resil report DIR, which reads all ranks' reports.");
+    "resil report DIR, which reads all ranks' reports.");
 RESIL_MESSAGE(finished_without_reports, log, "%s on %d rank%s, %s; %s; NO reports: %s",
               "The closing line of a job whose reports could not be written; the reason is the system's.",
               "Set RESIL_DIR to a directory that you may write to.");

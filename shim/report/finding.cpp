@@ -50,8 +50,7 @@ void print(const Finding& finding, unsigned number) {
     append(block, sizeof(block), "\nresil:     %-24s %s", finding.evidence[i].name, finding.evidence[i].value);
   if (finding.to_do_text[0] != 0) append(block, sizeof(block), "\nresil:     To do: %s", finding.to_do_text);
   if (number == kPrinted) append(block, sizeof(block), "\nresil: %s", messages::core::further_findings);
-  if (runtime.directory[0] != 0)
-    append(block, sizeof(block), "\nresil:     next: scripts/resil report %s", runtime.directory);
+  if (runtime.directory[0] != 0) append(block, sizeof(block), "\nresil:     next: resil report %s", runtime.directory);
   log_block(block);
 }
 

@@ -231,11 +231,11 @@ void write_text(Root& root, const char* action, uint64_t now, int file) {
   dprintf(file, "%s (%s), found at %s\n\n%s\n\n", class_name(verdict.type), confidence_name(verdict.confidence), time,
           root.explanation.message);
   if (verdict.culprit_count != 0) dprintf(file, "Ranks to look at: %s\n\n", room);
-  dprintf(file, "The same with functions and source lines: scripts/resil report %s\n\n", runtime.directory);
+  dprintf(file, "The same with functions and source lines: resil report %s\n\n", runtime.directory);
   if (root.explanation.evidence[0] != 0) dprintf(file, "Evidence\n%s\n", root.explanation.evidence);
   dprintf(file, "All ranks\n");
   write_groups(root, now, file);
-  dprintf(file, "\nAction: %s. A stack of every thread: scripts/resil dump %s\n", action, runtime.directory);
+  dprintf(file, "\nAction: %s. A stack of every thread: resil dump %s\n", action, runtime.directory);
 }
 
 }  // namespace
