@@ -52,10 +52,10 @@ def main(build, mpi):
     jobs.require(f"mpirun.{mpi}")
     ranks = 4 if mpi == "openmpi" else 2
 
-    def watch(kind, done, nodes=False):
+    def watch(kind, done, nodes=False, mode="watch"):
         """Runs until done(directory), or the program's end."""
         directory = os.path.join(jobs.scratch(), "report")
-        settings = {"RESIL_NODE_RANKS": "1"} if nodes else {}
+        settings = {"RESIL_MODE": mode, **({"RESIL_NODE_RANKS": "1"} if nodes else {})}
         if nodes:  # goes on with right calls if it does not hang
             settings["MISMATCH_UNTIL"] = os.path.join(directory, "hang-0.json")
         environment = jobs.rank_environment(True, directory, settings)
@@ -65,14 +65,15 @@ def main(build, mpi):
             time.sleep(0.05)
         return directory, job.end()
 
-    def proved(kind, nodes=False):
-        directory, result = watch(kind, lambda at: read(os.path.join(at, "hang-0.json")).endswith("}\n"), nodes)
+    def proved(kind, nodes=False, mode="watch"):
+        directory, result = watch(kind, lambda at: read(os.path.join(at, "hang-0.json")).endswith("}\n"), nodes, mode)
         text = read(os.path.join(directory, "hang-0.json"))
         assert text, result.text()
         report = json.loads(text)
         assert report["class"] == "collective_mismatch" and report["confidence"] == "proved", report
         odd, usual = PROVED[kind]
         message = report["message"]
+        assert any("RESIL_CHECKSUM=strict" in line for line in report["evidence"]) == (mode == "checksum"), report
         if nodes and "In call 7 " not in message:  # found late: the others have gone on
             assert "somewhere from call" in message or "lies between call" in message, message
         elif ranks > 2:
@@ -140,6 +141,7 @@ def main(build, mpi):
     checks = [("right programs raise nothing", lambda: clean("none"))]
     checks += shared([
               ("right: types differ where nothing moves", lambda: clean("types_of_their_own")),
+              ("proved, checksums are lazy", lambda: proved("operation", mode="checksum")),
               ("MPI fails in a call with another amount", lambda: ended("truncate", differ)),
               ("the same, where a finding would end the job", lambda: ended("truncate", differ, {"RESIL_HANG": "abort"})),
               ("MPI fails on a message", lambda: ended("message", None)),

@@ -467,6 +467,7 @@ bool root_begin(Root& root, const Wiring& wiring, ControlBlock& control, Watch& 
   root.why_told = realtime_ns() - kAskedBefore;  // what was asked earlier, the leader before has answered
   root.traced = config_has("RESIL_LOG", "debug");
   root.aborts = config_has("RESIL_HANG", "abort");
+  root.lazy = config_has("RESIL_MODE", "checksum") && !config_has("RESIL_CHECKSUM", "strict");
   root.stacks = config_has("RESIL_HANG_STACKS", "1");
   root.notice.after = config_has("RESIL_LOG", "quiet") ? 0 : config_real("RESIL_HANG_NOTICE");
   return root.states.bytes != nullptr && root.states.by_rank != nullptr && root.marks != nullptr &&

@@ -119,6 +119,7 @@ struct Root {
   char stacks_of[64];  ///< which finding or answer they belong to
   bool traced, suspected, abort_wanted;
   bool aborts;  ///< RESIL_HANG=abort
+  bool lazy;  ///< messages are checksummed, and compared after they are used
   bool why_only;  ///< the verdict at hand answers a question, and is no new finding
   uint64_t why, why_told;  ///< question that waits for its answer (why.h), 0 none; the last one that has it
   double why_at;  ///< when the root has heard of it

@@ -374,7 +374,18 @@ void add_devices(const Root& root, Verdict* verdict) {
   }
 }
 
+namespace {
+
+/// Whether what the program did may follow from data that it received.
+bool follows_from_data(HangClass type) {
+  return type == HangClass::kDeadlock || type == HangClass::kCollectiveMismatch ||
+         type == HangClass::kUnmatchedMessage || type == HangClass::kMissingRank;
+}
+
+}  // namespace
+
 void add_places(const Root& root, Verdict* verdict) {
+  if (root.lazy && follows_from_data(verdict->type)) verdict->add(Message::kLazyChecksums);
   constexpr uint32_t kMost = 8;
   if (root.wiring->nodes == nullptr) return;
   RankSet known = {};
