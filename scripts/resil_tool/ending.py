@@ -19,6 +19,7 @@ STILL_SECONDS = 30.0  # as RESIL_HANG_NOTICE: shorter pauses are a program's own
 MOST_LOG = 1 << 20
 MOST_KERNEL_LINES = 100000
 
+_LONG_WAIT = re.compile(r"rank \d{1,9} has been in ")
 _POLL = re.compile(r"MPI_(Test|Iprobe|Improbe|Request_get_status|Win_test|Parrived)", re.IGNORECASE)
 _LINE = re.compile(r"(\d{15,20}) (launch|notice|suspected|withdrawn|verified|proved) (.*)")
 _LAUNCHER = re.compile(r"(mpirun|mpiexec|orterun|prterun|prte|orted|hydra)")
@@ -153,8 +154,9 @@ def tell(directory, ranks, now: float | None = None) -> dict:
         if rank.end_sender or rank.end_signal:
             told["senders"].setdefault((rank.end_sender, rank.end_signal), []).append(rank.key)
     accusations = [sentence for _, what, sentence in log if what in ("notice", "suspected")]
-    if accusations and not (log and log[-1][1] == "withdrawn"):
-        told["accused"] = accusations[-1]
+    if accusations and not (log and log[-1][1] == "withdrawn"):  # who waits longest is a victim: who is waited for says more
+        telling = [sentence for sentence in accusations if not _LONG_WAIT.match(sentence)] or accusations
+        told["accused"] = telling[-1].partition(" If this is expected, ")[0]
     told["slurm"] = slurm_reason(directory, ranks, [sender for sender, _ in told["senders"]])
     return told
 

@@ -357,6 +357,16 @@ def objects(directory, ranks) -> dict[str, str]:
     return {name: path for name, path in named.items() if path}
 
 
+def named(directory, ranks, words: str) -> str:
+    """A sentence with "function at file:line" in place of what is known. A computation is sampled: "app+0x12 to 0x34" is one place."""
+    if "+0x" not in words:
+        return words
+    known_objects = objects(directory, ranks)
+    words = re.sub(r"(\+0x[0-9a-f]+) to 0x[0-9a-f]+", r"\1", words) if symbols.sites_in(words, known_objects) else words
+    known = symbols.lookup(symbols.sites_in(words, known_objects)[:MOST_SITES], min((r.start_time for r in ranks if r.start_time), default=0.0))
+    return symbols.resolve_sentence(words, known_objects, known)
+
+
 def name_sites(directory, ranks, findings: list[dict]) -> None:
     """Puts "function at file:line" in front of every "object+0xoffset" of messages and evidence that is known."""
     texts = [text for f in findings[:MOST_SITES] for text in [f["message"], f["to_do"], *f["evidence"].values()]]

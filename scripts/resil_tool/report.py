@@ -231,7 +231,7 @@ def _accused(s: dict) -> list[str]:
     """What hang detection said last of a job that stands still or was ended so."""
     if s["still_seconds"] is None or not s["ending"]["accused"]:
         return []
-    return row("accused", s["ending"]["accused"], 3)
+    return row("hang log", s["ending"]["accused"], 3)
 
 
 def _findings(s: dict, most: int) -> list[str]:
@@ -299,9 +299,9 @@ def _stacks(s: dict, most: int) -> list[str]:
     stacks = s["stacks"]
     if not stacks or most < 2:
         return []
-    path = os.path.join(s["directory"], (stacks["of"] if re.match(r"(hang|why)-\d+\.json$", stacks["of"]) else stacks["file"])[:-5] + ".txt")
-    lines = row("stacks", "%s of %s%s: less %s" % (plural(stacks["threads"], "thread"), plural(stacks["ranks"], "rank"), "; of the accused" if stacks["accused_only"]
-                                                  else "", shlex.quote(path)), 2)
+    path = os.path.join(s["directory"], stacks["of"] if re.match(r"(hang|why)-\d+\.json$", stacks["of"]) else stacks["file"])
+    lines = row("stacks", "%s of %s%s: %s show %s" % (plural(stacks["threads"], "thread"), plural(stacks["ranks"], "rank"), "; of the accused" if stacks["accused_only"]
+                                                     else "", tool_command(), shlex.quote(path)), 2)
     if stacks["unread"]:
         lines += row("", "%s not read: waiting for a CPU meanwhile, or the kernel refused" % plural(stacks["unread"], "thread"), 1)
     for line in stacks["tree"][:max(0, min(12, most - len(lines)))]:
@@ -402,12 +402,21 @@ def next_command(s: dict) -> tuple[str, str]:
         return "%s report %s" % (tool, place), "on those ranks' hosts: collects their rings"
     if s["findings"]:
         path = os.path.join(s["directory"], s["findings"][0]["source"])
-        text = os.path.splitext(path)[0] + ".txt"  # a hang is also told on one screen
-        if os.path.exists(text):
-            return "less %s" % shlex.quote(text), ""
+        if re.match(r"hang-\d+\.json$", os.path.basename(path)) and os.path.exists(path):
+            return "%s show %s" % (tool, shlex.quote(path)), ""
     if s["dumps"]:
-        return "less %s" % shlex.quote(s["dumps"][-1]), ""
+        return "%s show %s" % (tool, shlex.quote(_telling(s))), ""
     return "%s html %s" % (tool, place), "the same with pictures, for a browser"
+
+
+def _telling(s: dict) -> str:
+    """The dump to look at first: the newest one of a rank that the others wait for, else of the rank in the oddest place."""
+    wanted = [rank for those in [s["ending"]["outside_mpi"]] + [place["ranks"] for place in s["places"]] for rank in sorted(waits.numbers(those))[:4]]
+    for rank in wanted:
+        found = [path for path in s["dumps"] if re.search(r"/dump-0*%d-\d+\.txt$" % rank, path)]
+        if found:
+            return max(found, key=lambda path: int(re.search(r"-(\d+)\.txt$", path).group(1)))
+    return s["dumps"][-1]
 
 
 def tool_command() -> str:

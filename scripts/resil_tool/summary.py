@@ -39,7 +39,7 @@ def merge(directory: Directory) -> dict:
         "executable": _variants(ranks, "executable"), "resil_version": _variants(ranks, "resil_version"),
         "start_time": min((r.start_time for r in ranks if r.start_time), default=None),
         "seconds": told["seconds"], "end_known": told["end_known"], "still_seconds": told["still_seconds"],
-        "ending": _ending(told),
+        "ending": dict(_ending(told), accused=findings.named(directory, ranks, told["accused"])),
         "overhead_seconds": max((r.overhead_seconds for r in ranks), default=0.0),
         "overhead_share": max((min(1.0, r.overhead_seconds / r.seconds) for r in ranks if r.seconds and r.overhead_seconds
                                and r.state == "finished"), default=None),

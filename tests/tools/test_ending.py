@@ -158,9 +158,20 @@ class Ending(Case):
             self.ring_of(rank, rank != 1, 68, False, now=now, term=("slurmstepd", 18490, 15))
         self.write("hang.log", "%d launch 0123\n%d notice No rank has finished an MPI call for 31 s. Rank 1 is outside MPI.\n\xff broken\n"
                    % (now * 1e9, now * 1e9))
-        self.assertIn("accused    No rank has finished an MPI call for 31 s. Rank 1 is outside MPI.", self.screen()[1])
+        self.assertIn("hang log   No rank has finished an MPI call for 31 s. Rank 1 is outside MPI.", self.screen()[1])
+        with open(os.path.join(self.directory, "hang.log"), "a", encoding="utf-8") as file:  # a victim: it said "accused rank 0 …"
+            file.write("%d suspected rank 0 has been in MPI_Barrier for 60.8 s; the longest such wait before was 0.0 s\n" % (now * 1e9))
+        self.assertIn("hang log   No rank has finished an MPI call for 31 s. Rank 1 is outside MPI.", self.screen()[1])
         self.write("hang.log", "%d notice Rank 1 is out.\n%d withdrawn It goes on.\n" % (now * 1e9, now * 1e9 + 5))
-        self.assertNotIn("accused", self.screen()[1])
+        self.assertNotIn("hang log", self.screen()[1])
+
+    def test_the_dump_to_look_at_is_of_the_rank_that_the_others_wait_for(self):
+        now = time.time() - 500
+        for rank in range(4):
+            self.ring_of(rank, rank != 1, 68, False, now=now, term=("slurmstepd", 18490, 15))
+            for number in (2, 10):
+                self.write("dump-%05d-%d.txt" % (rank, number), "x")
+        self.assertRegex(self.screen()[1], r"\nnext +\S+ show %s/dump-00001-10\.txt\n?" % self.directory)
 
     def test_who_waits_for_whom(self):
         self.report(rank=0, size=4)
