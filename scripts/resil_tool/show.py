@@ -15,6 +15,7 @@ import time
 from . import fold, gathered, layout, record_print, records, remote_stacks, report, runs, show_ring, symbols, waits
 from . import findings as found_things
 from . import recording as recordings
+from .job import owner_name
 from .recording import Recording, RecordingError
 from .ring import Ring, RingError
 from .summary import merge
@@ -81,6 +82,8 @@ def run(options) -> int:
         except (Invalid, RingError, RecordingError, OSError) as error:
             words = str(error.strerror if isinstance(error, OSError) else error)
             words = words[len(path) + 1:].strip() if words.startswith(path + ":") else words
+            if words == os.strerror(errno.EACCES):
+                words = _refused(path)
             sys.stderr.write("resil: %s: %s\n" % (clean(path), clean(words)))
             status = max(status, 3, key=order.index)
             continue
@@ -90,6 +93,15 @@ def run(options) -> int:
             print("\n".join(([""] if number_ else []) + shown.lines))
         status = max(status, shown.status, key=order.index)
     return status
+
+
+def _refused(path: str) -> str:
+    """Whose file it is, where that may be known."""
+    try:
+        owner = os.stat(path).st_uid
+    except OSError:
+        owner = os.geteuid()
+    return os.strerror(errno.EACCES) if owner == os.geteuid() else "belongs to %s: refused" % owner_name(owner)
 
 
 def show(path: str, last: int = LAST) -> Shown:

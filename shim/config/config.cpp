@@ -172,9 +172,13 @@ void warn_unknown(Slice name) {
     return;
   }
   ++table.unknown;
-  Nearest nearest(name);
-  for (size_t i = 0; i < table.count; ++i) nearest.offer(slice_of(table.values[i].entry->name));
-  const Slice near = nearest.found();
+  // The prefix that all have says nothing: RESIL_TYPO is not near RESIL_GPU.
+  constexpr size_t kPrefix = sizeof("RESIL_") - 1;
+  const auto rest = [](Slice all) { return all.size > kPrefix ? Slice{all.data + kPrefix, all.size - kPrefix} : all; };
+  Nearest nearest(rest(name));
+  for (size_t i = 0; i < table.count; ++i) nearest.offer(rest(slice_of(table.values[i].entry->name)));
+  Slice near = nearest.found();
+  if (near.data) near = {near.data - kPrefix, near.size + kPrefix};
   char shown[80];  // without control characters
   Text(shown, sizeof shown).add(name.size > 64 ? Slice{name.data, 64} : name);
   if (snprintf(table.warnings[table.warning_count++], kWarningBytes, messages::core::unknown_variable, shown,

@@ -267,6 +267,9 @@ TEST_CASE("an unknown name is a warning with the nearest known name, never an er
   REQUIRE(resil::config_warning_count() == 2);
   CHECK(std::string(resil::config_warning(0)) ==
         "resil: RESIL_MODEE is not a variable of resil and has no effect (did you mean RESIL_MODE?).");
+  REQUIRE(load({"RESIL_LGO=quiet", "RESIL_TYPO=1"}).good);  // the prefix is no likeness: it was near RESIL_GPU
+  CHECK(std::string(resil::config_warning(0)).find("(did you mean RESIL_LOG?)") != std::string::npos);
+  CHECK(std::string(resil::config_warning(1)) == "resil: RESIL_TYPO is not a variable of resil and has no effect.");
   std::vector<std::string> many;
   for (int i = 0; i < 40; ++i) many.push_back("RESIL_UNKNOWN" + std::to_string(i) + "=1");
   REQUIRE(load(many).good);
