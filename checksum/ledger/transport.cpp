@@ -373,7 +373,7 @@ bool post(Thread&, Peer& to, Kind kind, const void* payload, size_t bytes) {
   __atomic_store_n(&to.addressed, true, __ATOMIC_RELAXED);
   page->header.kind = static_cast<uint8_t>(kind);
   page->header.bytes = static_cast<uint32_t>(bytes);
-  memcpy(page->payload, payload, bytes);
+  if (bytes != 0) memcpy(page->payload, payload, bytes);  // a message that is its header alone has no payload
   launch(page, to);
   return true;
 }
