@@ -17,6 +17,7 @@ MOST_CHILDREN = 40
 
 _FRAME = re.compile(r"    #(\d{1,3}) (.+)$")
 _START = re.compile(r"(__libc_start|_start\b|\(below main\)|libc\.so\.6\+0x)")
+_MPI = re.compile(r"(P?MPI_[A-Z]\w*|p?mpi_[a-z0-9_]+_+)(\+0x[0-9a-f]+)? \(")  # of a dynamic symbol table, with its object
 _MAIN = re.compile(r"main( at | in |$)")
 
 
@@ -59,6 +60,22 @@ def _from_main(frames: list[str]) -> list[str]:
     return frames[first:]
 
 
+def _expanded(frame: str, objects: dict[str, str], known: dict) -> list[str]:
+    """What was inlined there, the outermost first; a frame that is not known as it is."""
+    sites = symbols.sites_in(frame, objects)
+    chain = known.get(sites[0]) if len(sites) == 1 else None
+    return [" at ".join(filter(None, pair)) for pair in reversed(chain)] if chain else [frame]
+
+
+def _to_mpi(frames: list[str]) -> list[str]:
+    """Down to the MPI call: what is below it is the library's own."""
+    for depth, frame in enumerate(frames):
+        if _MPI.match(frame):
+            frames = frames[:depth + 1]
+            break
+    return [frame for frame in frames if not frame.startswith("libresil.so+")]
+
+
 def tree(directory) -> dict | None:
     """{"frame", "ranks", "count", "children"} of all ranks with a dump, the smallest group first; None without dumps."""
     stacks, objects, problems = {}, {}, 0
@@ -77,9 +94,11 @@ def tree(directory) -> dict | None:
         return None
     distinct = dict.fromkeys(frame for frames in stacks.values() for frame in frames)
     started = min((rank.start_time for rank in directory.ranks.values() if rank.start_time), default=0.0)
-    known = symbols.lookup([site for frame in list(distinct)[:MOST_SITES] for site in symbols.sites_in(frame, objects)], started)
-    words = {frame: symbols.resolve_sentence(frame, objects, known) for frame in distinct}
-    root = _node("all", [(key, _from_main([words[frame] for frame in frames])) for key, frames in stacks.items()], 0)
+    known = symbols.chains([site for frame in list(distinct)[:MOST_SITES] for site in symbols.sites_in(frame, objects)], started)
+    words = {frame: _expanded(frame, objects, known) for frame in distinct}
+    whole = any("inside_mpi" in finding["kind"] for finding in directory.findings)
+    named = {key: _from_main([word for frame in frames for word in words[frame]]) for key, frames in stacks.items()}
+    root = _node("all", [(key, frames if whole else _to_mpi(frames)) for key, frames in named.items()], 0)
     root["dumps"], root["unusable"] = len(stacks), problems
     return root
 

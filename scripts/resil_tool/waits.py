@@ -9,6 +9,7 @@ import json
 import re
 import sys
 
+from . import place
 from .text import clean, clip, plural, ranges
 from .values import integer, items, rank_list, text
 
@@ -209,11 +210,12 @@ def dot(one: dict, name: str) -> list[str]:
 
 
 def add_command(commands, job_help: str) -> None:
-    parser = commands.add_parser("graph", help="who waits for whom, of a hang that was found",
-                                 epilog="exit status: 1 there are such waits, 2 usage (or no such job), 3 none are known")
+    parser = commands.add_parser("graph", help="who waits for whom, of a hang that was found; where all ranks' stacks part",
+                                 epilog="exit status: 1 there are such waits (with --stacks: 0 there are stacks), 2 usage (or no such job), 3 none are known")
     parser.add_argument("job", nargs="?", metavar="JOB", help=job_help)
+    parser.add_argument("--stacks", action="store_true", help="the stacks of all ranks as one tree, from dumps or from what a hang left")
     parser.add_argument("--dot", action="store_true", help="for Graphviz: resil graph --dot JOB | dot -Tsvg > graph.svg")
-    parser.add_argument("--json", action="store_true", help="as `waits_for` of resil report --json")
+    parser.add_argument("--json", action="store_true", help="as `waits_for` of resil report --json; with --stacks: frame, ranks, count, children")
     parser.set_defaults(run=run)
 
 
@@ -221,6 +223,8 @@ def run(options) -> int:
     from .report import load  # pylint: disable=import-outside-toplevel
     from .summary import merge  # pylint: disable=import-outside-toplevel
     directory = load(options.job, may_collect=False)
+    if options.stacks:
+        return _stacks(directory, options)
     graphs = merge(directory)["waits_for"]
     if not graphs:
         sys.stderr.write("resil: no hang was found in this job that says who waits for whom\n")
@@ -236,3 +240,15 @@ def run(options) -> int:
             print("\n".join(lines(one)))
     return 1
 
+
+def _stacks(directory, options) -> int:
+    from . import stack_graph  # pylint: disable=import-outside-toplevel
+    tree, source = stack_graph.of_job(directory)
+    if not tree:
+        sys.stderr.write("resil: this job left no stacks: %s dump makes its ranks write them while they run\n" % place.command())
+        return 3
+    if options.json:
+        print(json.dumps(dict(tree, source=source), indent=1))
+    else:
+        print("\n".join(stack_graph.dot(tree, directory.path) if options.dot else stack_graph.lines(tree, source)))
+    return 0

@@ -197,6 +197,26 @@ class Ending(Case):
                 self.assertEqual(len(re.findall(r'(?<!\\)(?:\\\\)*"', text)) % 2, 0, text)
             self.assertTrue(one is None or one["nodes"])
 
+    def test_stacks_of_all_ranks_as_one_tree(self):
+        self.report(rank=0, size=4)
+        self.assertEqual(self.tool("graph", "--stacks", self.directory)[0], 3)
+        entry = {"ranks": "0-3", "threads": 4, "frames": ["app+0x1", "app+0x9"], "library": False}
+        self.write("stacks-0.json", {"schema_version": 1, "of": "hang-0.json", "threads": 4, "ranks": 4, "samples": 4, "stacks": [entry]})
+        out = self.tool("graph", "--stacks", self.directory)[1]
+        self.assertIn("from stacks-0.json (hang-0.json)\n  0-3: app+0x1\n    app+0x9\n", out)
+        for rank in range(4):  # newer than those, and of main threads
+            below = "    #0 poll+0x7 (libc.so.6)\n    #1 PMPI_Recv+0xfa (libmpi.so.40)\n    #2 libresil.so+0x1\n" if rank == 2 else "    #0 solve\"+0x5 (app)\n"
+            self.write("dump-%05d-0.txt" % rank, "Threads: 2\n  Thread 7 (app), the main thread, writes\n%s    #%d main+0x1 (app)\n  Thread 8 (x): S\n    #0 app+0x9\n" % (
+                below, below.count("#")))
+        status, out, _ = self.tool("graph", "--stacks", self.directory)
+        self.assertEqual((status, out.split("\n", 1)[1]), (0, "  0-3: main+0x1 (app)\n    2: PMPI_Recv+0xfa (libmpi.so.40)\n    0-1,3: solve\"+0x5 (app)\n"))
+        self.assertEqual(json.loads(self.tool("graph", "--stacks", "--json", self.directory)[1])["children"][0]["count"], 4)
+        dot = self.tool("graph", "--stacks", "--dot", self.directory)[1]
+        self.assertIn('n0 -> n1 [label="4: [0-3]"];', dot)
+        self.assertIn('n1 -> n2 [label="1: [2]"];', dot)
+        self.assertIn('[label="solve\\"+0x5 (app)"];', dot)
+        self.assertEqual(dot.count("{"), dot.count("}"))
+
     def test_graph_without_a_cycle(self):
         hang = dict(HANG, evidence=HANG["evidence"][3:5] + ["ranks 2-3: call 4 of MPI_Barrier on MPI_COMM_WORLD"],
                     ranks=[{"rank": r, "state": "computing" if r == 1 else "blocked"} for r in range(4)])
