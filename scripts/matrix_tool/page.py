@@ -28,7 +28,7 @@ def result_of(kept, tests):
 def row_of(cell, kept):
     libraries = {test["library"][:8] for test in kept.tests.values()}
     dates = [test["date"] for test in kept.tests.values()]
-    return (cell.name, kept.facts.get("system", f"Debian {DEBIAN[cell.release]}"), kept.facts.get("MPI", cell.mpi).replace("mpirun.openmpi (Open MPI)", "Open MPI"),
+    return (cell.name, kept.facts.get("system", f"Debian {DEBIAN[cell.release]}"), re.sub(r"^mpirun\S* \((Open MPI|OpenRTE)\)", "Open MPI", kept.facts.get("MPI", cell.mpi)),
             "standard" if cell.abi == "standard" else "its own", kept.facts.get("architecture", "x86_64"),
             kept.facts.get("launcher", f"mpirun.{cell.mpi}"), *(result_of(kept, tests) for tests in TESTS.values()),
             f"{', '.join(sorted(libraries))}, {max(dates)}")
