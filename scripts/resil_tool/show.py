@@ -275,7 +275,7 @@ def _json(path: str) -> Shown:
     for key, one in list(value.items())[:100]:
         said = _moment(one) if key in ("time", "created") and isinstance(one, (int, float)) else one if isinstance(one, (str, int, float)) else json.dumps(one)
         shown.lines.append(clip("  %-16s %s" % (clean(key, 40), clean(said, 1000))))
-    shown.value["content"] = value
+    shown.value["lines"] = shown.lines[1:]
     return shown
 
 
@@ -315,7 +315,8 @@ def _hang(path: str, value: dict) -> Shown:
         shown.row("ranks" if i == 0 else "", "%s: %s" % (ranks_phrase(keys), words), 2)
     if isinstance(value.get("stacks"), dict):
         _stack_rows(shown, value["stacks"], found_things.objects(directory, directory_ranks))
-    shown.value.update(content=value, findings=[{k: v for k, v in one.items() if k != "hang"} for one in merged])
+    shown.value.update({"class": text(value.get("class"), 40)}, ranks=[{"ranks": ranks_phrase(keys), "state": words} for keys, words in
+                                                                    (fold.groups(said) if said else [])], lines=shown.lines, findings=[{k: v for k, v in one.items() if k != "hang"} for one in merged])
     shown.status = 0 if asked else 1
     return shown
 
@@ -333,7 +334,7 @@ def _stacks(path: str, value: dict) -> Shown:
     shown.title("stacks of %s of %s, %s, with %s" % (plural(int(number(value.get("threads"))), "thread"), plural(int(number(value.get("ranks"))), "rank"),
                                                      _moment(number(value.get("time_ns")) / 1e9), text(value.get("of"), 64) or "nothing"))
     _stack_rows(shown, value, _objects(path))
-    shown.value["content"] = value
+    shown.value["lines"] = shown.lines
     return shown
 
 

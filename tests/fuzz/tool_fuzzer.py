@@ -232,7 +232,8 @@ class Reports:
                 make_kind(os.path.join(directory, name), *rest)
         return [["report", directory], ["report", "--json", directory], ["dump", directory], ["html", "--output", "-", directory],
                 ["graph", "--dot", directory], ["graph", directory], ["hosts", "--json", directory], ["export", "--perfetto", directory],
-                ["export", "--jsonl", directory], ["export", "--prometheus", directory], ["export", "--csv", directory]]
+                ["export", "--jsonl", directory], ["export", "--prometheus", directory], ["export", "--csv", directory],
+                ["graph", "--stacks", "--dot", directory], *(["show", *more, *(os.path.join(directory, name) for name in self.files)] for more in ([], ["--json"]))]
 
     def check(self, statuses, _):
         pass
@@ -271,7 +272,8 @@ class Rings:
             for what, which, *rest in changes:
                 if what == "kind" and which == rank:
                     make_kind(path, *rest)
-        return [["dump"], ["report", "4711.0"], ["report", "--json", directory], ["dump", "--json", directory]]
+        paths = [os.path.join(os.environ["RESIL_TOOL_SHM_DIR"], name) for name in sorted(os.listdir(os.environ["RESIL_TOOL_SHM_DIR"]))]
+        return [["dump"], ["show", *paths], ["show", "--json", *paths], ["report", "4711.0"], ["report", "--json", directory], ["dump", "--json", directory]]
 
     def check(self, statuses, _):
         pass
@@ -338,11 +340,12 @@ class Recordings:
             if what == "kind":
                 make_kind(os.path.join(directories[1], rest[0]), rest[1])
         self.same = sealed or data[:len(self.good)] == self.good
+        file = os.path.join(directories[1], "rank-00000.rec")
         return [["recording", directories[1]], ["recording", "--json", "--rank", "0", "--count", "5000", directories[1]],
-                ["diff", *directories], ["diff", "--json", directories[1], directories[0]]]
+                ["diff", *directories], ["diff", "--json", directories[1], directories[0]], ["show", file], ["show", "--json", file]]
 
     def check(self, statuses, changes):
-        if not self.same and 0 in statuses[2:]:
+        if not self.same and 0 in statuses[2:4]:
             raise Failure("a damaged recording is said to be equal to the good one")
 
 
@@ -401,7 +404,7 @@ def command(arguments, place):
         if odd:
             raise Failure("resil %s writes the control character %r" % (" ".join(arguments[:-1]), odd[0]))
     if "--json" in arguments and text.strip():
-        for line in text.splitlines() if arguments[0] == "recording" else [text]:
+        for line in text.splitlines() if arguments[0] in ("recording", "show") else [text]:
             try:
                 json.loads(line, parse_constant=_no_constant)
             except ValueError as error:

@@ -128,7 +128,7 @@ class Show(support.Case):
                       "ranks 0,2 wait for rank 1 (accused)", "rank 1: blocked in MPI_Recv for 3.5 s", "ranks 0,2: blocked in MPI_Barrier #41 for 3.4 s…3.6 s"):
             self.assertIn(words, out)
         value = json.loads(self.shown("--json", os.path.join(self.directory, "hang-0.json"), status=1)[0])
-        self.assertEqual((value["kind"], value["content"]["class"], len(value["findings"])), ("hang", "deadlock", 1))
+        self.assertEqual((value["kind"], value["class"], len(value["findings"])), ("hang", "deadlock", 1))
 
     def test_answer_of_why_is_no_finding(self):
         path = self.write("why-0.json", hang_object(**{"class": "moving", "message": "The job moves.", "evidence": [], "culprit_ranks": []}))
