@@ -91,7 +91,8 @@ def _verdict(s: dict) -> str:
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s["start_time"])) if s["start_time"] else ""
     lasted = seconds_text(s["seconds"]) + ("" if s["end_known"] else " to the last sign of life") if s["seconds"] is not None else ""
     to_do = next((finding["to_do"] for finding in s["findings"] if finding.get("to_do")), "")
-    first = "<p>%s</p>" % e(s["findings"][0]["message"]) if s["findings"] else ""
+    said = s["ending"]["accused"] if s["still_seconds"] is not None else ""
+    first = "<p>%s</p>" % e(s["findings"][0]["message"]) if s["findings"] else "<p><b>Hang detection said last:</b> %s</p>" % e(said) if said else ""
     return '<div class="verdict %s"><strong><span aria-hidden="true">%s</span> %s</strong><p>%s</p>%s%s</div>%s' % (
         tone, sign, e(word), e(s["reason"]), first, "<p><b>To do:</b> %s</p>" % e(to_do) if to_do else "", facts([
             ("ranks", "%s of %s reported; %s" % (integer(s["ranks_reported"]), integer(s["ranks_expected"]), "; ".join(
@@ -136,7 +137,7 @@ def _hang(s: dict, directory) -> str:
     else:
         out.append(none("All ranks came to their end." if "stopped" not in s["outcomes"] else
                         "resil ended the job: where the ranks were then, the findings say."))
-    if s["ending"]["accused"] and s["still_seconds"] is not None:
+    if s["ending"]["accused"] and s["still_seconds"] is not None and s["findings"]:  # else the verdict has it
         out.append("<p><b>Hang detection said last:</b> %s</p>" % e(s["ending"]["accused"]))
     for one in s["waits_for"][:4]:
         out.append("<h3>Who waits for whom (%s)</h3>%s<ul>%s</ul>" % (

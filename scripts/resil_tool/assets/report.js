@@ -8,6 +8,7 @@
   const grey = "#7a828c", blue = "#2f7fc1", orange = "#d9690f";
   const ramp = ["#b9c9de", "#7fa3c7", "#4b7fae", "#c9a227", "#e0731d"];
   const axis = {stroke: grey, grid: {stroke: "rgba(128,128,128,.25)", width: 1}, ticks: {stroke: "rgba(128,128,128,.4)"}};
+  const whole = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7, 1e8, 1e9];
   const charts = [];
 
   function bytes(value) {
@@ -30,7 +31,7 @@
     if (!at) return;
     const settings = Object.assign({
       width: width(at.box), height: 240, legend: {show: false}, scales: {x: {time: false}},
-      axes: [Object.assign(options.whole ? {incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5, 1e6]} : {}, {label: options.x, labelSize: 22, labelFont: "13px sans-serif"}, axis), Object.assign({label: options.y, labelSize: 22, size: 64, labelFont: "13px sans-serif"}, axis)],
+      axes: [Object.assign(options.whole ? {incrs: whole} : {}, {label: options.x, labelSize: 22, labelFont: "13px sans-serif"}, axis), Object.assign(options.counts ? {incrs: whole} : {}, {label: options.y, labelSize: 22, size: 64, labelFont: "13px sans-serif"}, axis)],
       cursor: {y: false, drag: {x: true, y: false}},
       series: [{}].concat(series.map((one, n) => one.points ? one : Object.assign({points: {show: columns[n + 1].filter(v => v != null).length < 40}}, one))),
       hooks: {setCursor: [u => { if (u.cursor.idx != null) at.out.textContent = say(u.cursor.idx); }]},
@@ -72,7 +73,7 @@
     if (t.progress) chart("progress", [x, t.progress.low, t.progress.high],
       [{stroke: orange, width: 2, label: "last"}, {stroke: blue, width: 2, dash: [6, 4], label: "first"}],
       i => at(i) + "the last rank has reached " + t.progress.low[i] + ", the first " + t.progress.high[i],
-      {x: "seconds from the first record that is left", y: t.steps ? "step" : "collective"});
+      {x: "seconds from the first record that is left", y: t.steps ? "step" : "collective", counts: true});
   }
 
   function statistics(s) {
