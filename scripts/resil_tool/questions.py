@@ -99,6 +99,6 @@ def _record_or_verify(environment: dict[str, str], notes: list[str]) -> str:
     except Usage:
         notes.append("this run is recorded in %s; run the same line again to compare with it" % place)
         return "record"
-    notes.append("this run is compared with the recording of %d ranks in %s (another place, or that one removed: recorded anew)"
-                 % (count, place))
+    notes.append("this run is compared with the recording of %d rank%s in %s; to record anew, remove that directory or name another one "
+                 "by --set record=DIR" % (count, "" if count == 1 else "s", place))
     return "verify"
