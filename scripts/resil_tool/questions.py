@@ -61,9 +61,14 @@ def settings(options, environment: dict[str, str], notes: list[str]) -> dict[str
     """What was asked for by options. Raises Usage where two of them exclude each other."""
     chosen: dict[str, str] = {}
     modes = list(options.modes or [])
+    for word in options.set:  # first: where a recording is may be among them
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise Usage("--set takes NAME=VALUE")
+        _choose(chosen, name if name.startswith("RESIL_") else "RESIL_" + name.upper(), value)
     for name in options.questions or []:
         if name == "why-do-runs-differ":
-            modes.append(_record_or_verify(environment, notes))
+            modes.append(_record_or_verify({**environment, **chosen}, notes))
             continue
         question = next(one for one in QUESTIONS if one.option == name)
         for variable, value in question.settings:
@@ -75,14 +80,9 @@ def settings(options, environment: dict[str, str], notes: list[str]) -> dict[str
         raise Usage("a run is recorded or verified, not both")
     if modes:
         named = [mode for mode in MODES if mode in modes]
-        chosen["RESIL_MODE"] = ",".join([mode for mode in named if mode != "watch"] or ["watch"])
+        _choose(chosen, "RESIL_MODE", ",".join([mode for mode in named if mode != "watch"] or ["watch"]))
     if options.dir:
-        chosen["RESIL_DIR"] = os.path.abspath(options.dir)
-    for word in options.set:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise Usage("--set takes NAME=VALUE")
-        _choose(chosen, name if name.startswith("RESIL_") else "RESIL_" + name.upper(), value)
+        _choose(chosen, "RESIL_DIR", os.path.abspath(options.dir))
     return chosen
 
 

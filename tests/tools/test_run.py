@@ -148,10 +148,13 @@ class Commands(unittest.TestCase):
             with open(os.path.join(place, "rank-00000.rec"), "wb"):
                 pass
             added = self.plan("--why-do-runs-differ", "sh", RESIL_RECORD=place)
-        self.assertEqual(added["environment"]["RESIL_MODE"], "verify")
+            self.assertEqual(added["environment"]["RESIL_MODE"], "verify")
+            added = self.plan("--why-do-runs-differ", "--set", "record=" + place, "sh")  # looked in ./resil-record, and recorded again
+            self.assertEqual((added["environment"]["RESIL_MODE"], added["environment"]["RESIL_RECORD"]), ("verify", place))
 
     def test_asked_twice(self):
-        for options in (["--record", "--verify"], ["--set", "blame=cheap", "--who-changed-my-data"], ["--set", "x"], ["-n", "x"]):
+        for options in (["--record", "--verify"], ["--set", "blame=cheap", "--who-changed-my-data"], ["--set", "mode=off", "--checksum"],
+                        ["--set", "dir=/x", "--dir", "/y"], ["--set", "x"], ["-n", "x"]):
             self.assertEqual(self.run_tool(*options, "sh").returncode, 2, options)
 
     def test_each_question_s_settings_are_the_library_s(self):
