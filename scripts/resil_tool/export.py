@@ -112,8 +112,11 @@ def _told(done: dict, viewer: str) -> int:
         sys.stderr.write("resil: %s\n" % problem)
     if len(done["problems"]) > 5:
         sys.stderr.write("resil: and %d more\n" % (len(done["problems"]) - 5))
+    if not done["ranks"]:
+        sys.stderr.write("resil: nothing to draw: a clean run keeps no flight recorders; resil run --set files=rings keeps them\n")
+        return 3
     sys.stderr.write("resil: %s of %s; open it in %s\n" % (plural(done["events"], "event"), plural(done["ranks"], "rank"), viewer))
-    return 3 if done["problems"] or not done["ranks"] else 0
+    return 3 if done["problems"] else 0
 
 
 def _launch(directory) -> str:

@@ -29,7 +29,7 @@ MOST_SITES = 2000
 MOST_GROUPS = 40
 MOST_RINGS = 16
 
-_RESIL_TEXT = re.compile(r"(hang\.log|run\.conf|(hang|why|stacks)-\d{1,9}\.txt)$")
+_RESIL_TEXT = re.compile(r"(hang\.log|hang-trace\.txt|run\.conf|(hang|why|stacks)-\d{1,9}\.txt)$")
 _LOG_LINE = re.compile(r"(\d{19}) (.*)$")
 _DUMP = re.compile(r"^resil \S+ dump \d+ of ", re.M)
 
@@ -114,6 +114,10 @@ def show(path: str, last: int = LAST) -> Shown:
     if head[:8] == recordings.FILE_MAGIC:
         return _recording(path, last)
     name = os.path.basename(path)
+    if head.startswith(b"<!DOCTYPE html>") and b"Content-Security-Policy" in head:
+        shown = Shown(path, "page of resil html")
+        shown.title("a page of resil html, for a browser")
+        return shown
     if head.lstrip()[:1] == b"{" or name.endswith((".json", ".jsonl")):
         return _json(path)
     data = read_bytes(path, MOST_TEXT).decode("utf-8", "replace")

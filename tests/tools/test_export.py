@@ -154,6 +154,12 @@ class Export(Case):
         self.assertEqual((rows[1]["host"], rows[1]["program"], rows[1]["sent_messages"], rows[1]["calls"]), ("'=1+2", "'@sum", "10", "15"))
         self.assertEqual(rows[0]["state"], "finished")
 
+    def test_a_clean_run_has_nothing_to_draw_and_that_is_said(self):
+        self.report(rank=0, size=1)
+        status, _, error = self.tool("export", "--perfetto", self.directory)
+        self.assertEqual(status, 3)
+        self.assertIn("a clean run keeps no flight recorders; resil run --set files=rings keeps them", error)
+
     def test_what_is_asked_must_make_sense(self):
         self.ring_of(0)
         self.assertEqual(self.tool("export", self.directory)[0], 2)

@@ -165,6 +165,14 @@ class Show(support.Case):
         for words in ("stacks of 4 threads of 3 ranks", "1: app+0x10 app+0x20", "3 threads that MPI or its libraries have started", "1 thread: waiting for a CPU"):
             self.assertIn(words, out)
 
+    def test_every_file_of_a_directory(self):
+        self.report(rank=0, size=1)
+        self.ring(), self.write("hang-trace.txt", "10.0 1 4 5 0 0.0 0.0\n"), self.write("run.conf", "RESIL_MODE=watch\n")
+        self.assertEqual(self.tool("html", self.directory)[0], 0)
+        out, error = self.shown(*(os.path.join(self.directory, name) for name in sorted(os.listdir(self.directory))))
+        self.assertEqual(error, "")
+        self.assertIn("report.html: a page of resil html, for a browser\n", out)
+
     def test_directory_is_reported(self):
         self.report(rank=0, size=1)
         self.assertTrue(self.shown(self.directory)[0].startswith("CLEAN: 1 of 1 ranks finished"))
