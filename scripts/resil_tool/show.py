@@ -29,7 +29,7 @@ MOST_SITES = 2000
 MOST_GROUPS = 40
 MOST_RINGS = 16
 
-_RESIL_TEXT = re.compile(r"(hang\.log|hang-trace\.txt|run\.conf|(hang|why|stacks)-\d{1,9}\.txt)$")
+_RESIL_TEXT = re.compile(r"(hang\.log|hang-trace\.txt|verify-ignore-[0-9a-f]{16}\.txt|run\.conf|(hang|why|stacks)-\d{1,9}\.txt)$")
 _LOG_LINE = re.compile(r"(\d{19}) (.*)$")
 _DUMP = re.compile(r"^resil \S+ dump \d+ of ", re.M)
 
@@ -262,6 +262,8 @@ def _text(path: str, data: str) -> Shown:
 
 def _json(path: str) -> Shown:
     name = os.path.basename(path)
+    if re.match(r"faults-\d{1,9}\.jsonl$", name):
+        return _faults(path)
     if name.endswith(".jsonl"):
         return _node(path)
     data = read_bytes(path)
@@ -292,6 +294,23 @@ def _lenient(data: bytes) -> dict:
     if not isinstance(value, dict) or "resil_recording" not in value:
         raise Invalid("not a recording of resil")
     return value
+
+
+def _faults(path: str) -> Shown:
+    """What RESIL_FAULT has damaged on purpose, a line each."""
+    shown = Shown(path, "faults made on purpose")
+    lines = [line for line in read_bytes(path).decode("utf-8", "replace").split("\n") if line.strip()]
+    shown.title("%s made on purpose (RESIL_FAULT)" % plural(len(lines), "fault"))
+    for number_, line in enumerate(lines[:MOST_SITES]):
+        try:
+            value = json.loads(line)
+            words = ", ".join("%s %s" % (name, one) for name, one in value.items() if name not in ("launch", "spec"))
+        except (ValueError, RecursionError, AttributeError):
+            shown.problem("line %d: not valid JSON" % (number_ + 1))
+            continue
+        shown.lines += wrap(clean(words, 1000), "  ", "    ", lines=3)
+    shown.value["lines"] = shown.lines[1:]
+    return shown
 
 
 def _hang(path: str, value: dict) -> Shown:

@@ -41,6 +41,15 @@ class Corpus(Case):
         self.assertEqual(told["exit_code"], status)
         return told
 
+    def test_every_file_is_shown(self):
+        for day, what, directory in self.extracted():
+            files = [os.path.join(place, name) for place, _, names in os.walk(directory) for name in sorted(names) if not name.startswith(".")]
+            with self.subTest(day=day, what=what):
+                status, out, error = self.tool("show", *files)
+                self.assertEqual((status, error), (1 if what in ("hung", "flip") else 0, ""))
+                self.assertNotIn("unusable", out)
+                self.assertEqual(len(self.tool("show", "--json", *files)[1].splitlines()), len(files))
+
     def test_reports_are_read(self):
         days = {}
         for day, what, directory in self.extracted():
