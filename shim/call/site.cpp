@@ -74,6 +74,7 @@ struct Walk {
   struct Frame {
     uint64_t pc, below;  ///< `below`: canonical frame address of what it has called
     bool frame_pointer;  ///< filled with the frame above
+    uint64_t record;  ///< aarch64: x29, where the caller's x29 and the return address lie
   } frames[kLongestWay];
   unsigned count;
   int visited;
@@ -87,7 +88,7 @@ _Unwind_Reason_Code visit_frame(_Unwind_Context* context, void* data) {
   if (++walk->visited > 64 || walk->count == kLongestWay) return _URC_END_OF_STACK;
   if (walk->count == 0 && pc != walk->wanted) return _URC_NO_REASON;
   Walk::Frame& frame = walk->frames[walk->count++];
-  frame = {pc, _Unwind_GetCFA(context), true};
+  frame = {pc, _Unwind_GetCFA(context), true, 0};
 #if defined(__x86_64__)
   // A canonical frame address 16 above rbp: found by the frame pointer. With any other distance it is rsp's, and
   // constant.
@@ -97,6 +98,9 @@ _Unwind_Reason_Code visit_frame(_Unwind_Context* context, void* data) {
     called.frame_pointer = frame.below == walk->frame_pointer_below + 16;
   }
   walk->frame_pointer_below = _Unwind_GetGR(context, kRbp);
+#elif defined(__aarch64__)
+  static constexpr int kX29 = 29;
+  frame.record = _Unwind_GetGR(context, kX29);
 #endif
   walk->complete = walk->count > 1 && class_of(pc) == SiteClass::kApplication;
   return walk->complete ? _URC_END_OF_STACK : _URC_NO_REASON;
@@ -115,11 +119,20 @@ void learn(const Walk& walk, unsigned i) {
     else if (known & kMayVary) confirm(walk.frames[i].pc, caller);
     return;
   }
+#if defined(__aarch64__)
+  // Nowhere else: the loader's resolver, of a first call, leaves a copy that stands there still in later calls from
+  // elsewhere.
+  const bool at_top = false;
+  const uint64_t record = walk.frames[i].record;
+  const bool found = record >= below && record + 2 * sizeof(void*) <= top;
+  const uint64_t place = found ? record + sizeof(void*) - below : 0;
+#else
   // Just below the canonical frame address on x86-64; elsewhere in the frame on other machines.
   uint64_t place = top - below - sizeof(void*);
-  const bool at_top = holds(place);
+  const bool at_top = holds(place), found = true;
   while (place >= sizeof(void*) && !holds(place)) place -= sizeof(void*);
-  if (!holds(place)) {
+#endif
+  if (!found || !holds(place)) {
     step->how.store(kVaries, std::memory_order_release);
     return;
   }

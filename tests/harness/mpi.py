@@ -16,6 +16,7 @@ import contextlib
 import functools
 import json
 import os
+import platform
 import re
 import secrets
 import shlex
@@ -204,6 +205,12 @@ class Result:
                 f"--- stdout\n{self.stdout.decode(errors='replace')[-4000:]}\n"
                 f"--- stderr\n{self.stderr.decode(errors='replace')[-4000:]}" +
                 (f"\n--- where it stood\n{self.standing}" if self.standing else ""))
+
+
+def emulated(program):
+    """Is it of another machine than this Python (scripts/matrix, arm64)?"""
+    with open(program, "rb") as file:
+        return file.read(20)[18] != {"x86_64": 62, "aarch64": 183}[platform.machine()]
 
 
 def standard_abi(mpi):
