@@ -17,7 +17,7 @@ from harness import patience  # noqa: E402
 from harness.main import LeftOut, run_checks  # noqa: E402
 
 BUILD = MPI = ""
-LIMIT = 60  # seconds for anything to happen
+LIMIT = 60  # seconds of a free machine for anything to happen; the injector counts those of the wall
 PROGRAMS = {"C": ["rounds", "100000000", "0.2"], "Fortran": ["stencil", "100000000"]}
 # The calls that call_witness notes: before the rounds, in each round; and the messages that rank 1 of 2 sends to a rank.
 CALLS_OF = {"C": ([], ["MPI_Send 5", "MPI_Allreduce"]),
@@ -143,7 +143,7 @@ def main():
         checks.append((f"{what}, {arguments[0]} ({MPI})", lambda: check(*arguments)))
     for language in PROGRAMS:
         for number, kind in enumerate(("sleep", "spin", "stop", "lock", "io")):
-            when = (f"after=0.05,patience={LIMIT}", "call=30")[number % 2 == (language == "C")]
+            when = (f"after=0.05,patience={10 * LIMIT}", "call=30")[number % 2 == (language == "C")]
             add(f"{kind}, {when.split(',')[0]}", check_state, language, kind, when, number % 2)
         add("sleep in MPI", check_state, language, "sleep", "after=0.05,where=mpi", 1)
         for kind in ("exit", "kill") if language == "C" else ("exit",):
