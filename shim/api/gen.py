@@ -345,6 +345,10 @@ def fast(f, signature, names):
         kind, more = ("START", ", " + name["REQUEST"]) if f.has("starts") else ("MESSAGE", "")
         peer = name.get("DEST") or name["SOURCE"]
         return f"RESIL_FAST_{kind}({start}, {name['BUFFER']}, {name['COUNT']}, {name['DATATYPE']}, {peer}, {name['TAG']}, {name['COMM']}{more})"
+    if f.call_class in ("SendReceive", "SendReceiveReplace") and f.has("blocking"):
+        buffers, counts, types = ([p.name for p in f.parameters if p.kind == kind] for kind in ("BUFFER", "COUNT", "DATATYPE"))
+        return (f"RESIL_FAST_EXCHANGE({start}, {buffers[0]}, {counts[0]}, {types[0]}, {name['DEST']}, {name['SENDTAG']}, "
+                f"{buffers[-1]}, {counts[-1]}, {types[-1]}, {name['SOURCE']}, {name['RECVTAG']}, {name['COMM']})")
     if f.call_class == "Completion" and f.has("blocking") and f.details[0] in ("One", "All"):
         count, room = ("1", "1") if f.details[0] == "One" else (f.parameters[0].name, "ring::kWaitedKeys")
         return f"RESIL_FAST_WAIT({start}, {name['REQUEST']}, {count}, {name['STATUS']}, {room})"
@@ -476,7 +480,10 @@ def main():
                 verb, place = ("freeing", freed[1]) if freed else ("making", made[1])
                 call = f"return {verb}<id>({place}, return_address, frame, [&]() -> int {{ {call} }});"
             body = f"{apart}RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(filled)}\n  {call}"
-            if first := fast(f, signature, names):
+            if f.has("both_ways") and (first := fast(f, signature, names)):
+                # One function for both ways: a jump to another one would copy the arguments that lie on the stack.
+                body = f"if (fast::enabled) {{\n  {first}\n  }}\n  {body}"
+            elif first := fast(f, signature, names):
                 wrappers += [f"template <int layer> RESIL_APART {f.returns} general_{f.name}({declared}) {{\n  {body}\n}}\n",
                              f"template <int layer> RESIL_APART {f.returns} fast_{f.name}({declared}) {{\n  {first}\n  return general_{f.name}<layer>({names});\n}}\n"]
                 body = f"if (fast::enabled) return fast_{f.name}<layer>({names});\n  return general_{f.name}<layer>({names});"

@@ -105,7 +105,7 @@ int64_t counts_of(const Event& e) { return both_counts(e.send.count, e.receive.c
 [[gnu::always_inline]] inline bool repeats(const Event& e, const SiteEntry& site) {
   // Loaded apart: the two were stored apart just now, and one wide load would wait for both to reach the cache.
   const int32_t peer = __atomic_load_n(&e.peer, __ATOMIC_RELAXED), tag = __atomic_load_n(&e.tag, __ATOMIC_RELAXED);
-  if ((site.id & ~kFast) != static_cast<uint16_t>(e.id) || site.comm_handle != e.comm_handle || site.peer != peer ||
+  if ((site.id & kNoCall) != static_cast<uint16_t>(e.id) || site.comm_handle != e.comm_handle || site.peer != peer ||
       site.tag != tag || site.generation != call_generation.load(std::memory_order_relaxed))
     return false;
   if (site.offset != 0 && site.site != e.site) return false;
@@ -117,7 +117,7 @@ int64_t counts_of(const Event& e) { return both_counts(e.send.count, e.receive.c
 /// Polls fold into one record, and what completes requests has no envelope.
 bool has_former(const SiteEntry& site) {
   return site.id != kNoCall && site.comm_handle != 0 &&
-         !call_info(static_cast<CallId>(site.id & ~kFast)).has(kCallPoll);
+         !call_info(static_cast<CallId>(site.id & kNoCall)).has(kCallPoll);
 }
 
 /// The last envelope of a call site, before another one takes its place.
@@ -126,11 +126,11 @@ bool has_former(const SiteEntry& site) {
   const unsigned place = former_place(site.site, site.comm_handle, site.type, site.count, site.peer);
   thread.former[place] = site;
   thread.type_sites.add(site.type, kSiteCache + place);
-  if (has_blocks(site)) thread.type_sites.add(site.receive_type, kSiteCache + place);
+  if (has_two_types(site)) thread.type_sites.add(site.receive_type, kSiteCache + place);
 }
 
 /// What an equal call from there has left, though another one has followed it; null: nothing.
-SiteEntry* former_of(const Event& e) {
+[[gnu::always_inline]] inline SiteEntry* former_of(const Event& e) {
   const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
   const Amount amount = kAmounts[e.id];
   const bool moves = amount == Amount::kOneArgument || amount == Amount::kBlocks;
@@ -141,6 +141,24 @@ SiteEntry* former_of(const Event& e) {
   // What stood in the way of the fast path may do so no more.
   if (!(former.id & kFast) && hooks().all_fast && fast::kMayBeFast.of[static_cast<unsigned>(e.id)]) return nullptr;
   return &former;
+}
+
+/// A call that sends and receives, the general way. Once one receives what the last one from its site did, the next may
+/// go the fast path: what calls with a new datatype each time would keep is in vain.
+[[gnu::noinline]] void exchange_again(Event& e, SiteEntry* site) {
+  if (site->return_address != e.return_address || site->site != e.site || !repeats(e, *site)) site = former_of(e);
+  if (site == nullptr) return;
+  const uint64_t mixed = static_cast<uint64_t>(e.receive_peer) ^ static_cast<uint64_t>(e.receive_tag) << 32 ^
+                         e.receive.type * 3 ^ static_cast<uint64_t>(e.receive.count) * 0x9e3779b97f4a7c15;
+  const auto half = static_cast<uint32_t>(mixed ^ mixed >> 32);
+  if ((site->id & (kSeen | kFast)) != 0 && site->seen == half) return fast::prepare_exchange(e, *site);
+  site->seen = half;
+  if (!(site->id & kFast)) site->id |= kSeen;
+}
+[[gnu::always_inline]] inline void exchange_seen(Event& e) {
+  SiteEntry& site = e.thread->sites[site_place(e.return_address)];
+  if (site.id == static_cast<uint16_t>(e.id)) site.id |= kSeen;
+  else exchange_again(e, &site);
 }
 
 /// No call that completes requests does anything else that concerns the tables on the way in.
@@ -161,7 +179,10 @@ constexpr bool kCompletesAlone = [] {
     return;
   }
   if ((e.attributes & kCallActivates) && hooks().activating[0] != nullptr) request_activating(e);
-  if (e.attributes & kCallBothWays) flight::count_receive(e);
+  if (e.attributes & kCallBothWays) {
+    flight::count_receive(e);
+    if (hooks().all_fast) exchange_seen(e);
+  }
   if (e.attributes & kCallCreatesComm) e.derived_id = comm_derive_id(e);
   if ((e.attributes & kCallCollective) && e.comm != nullptr) {
     e.sequence = e.record->sequence = ++e.comm->ring->collectives;

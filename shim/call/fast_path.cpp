@@ -21,6 +21,26 @@ bool is_plain(const Event& e) {
   return e.comm->remote_size < 0 && (!has_root(collective_of(e.id)) || e.peer >= 0);
 }
 
+/// Four places for each, by what it is. Another one must go for it: rarely, once that has happened often, since calls
+/// that take turns in more halves than there is room for are cheaper the general way.
+ReceivingHalf* place_of(Thread& thread, const ReceivingHalf& half) {
+  constexpr unsigned kWays = 4, kOften = 1024, kRarely = 16;
+  const uint64_t mixed = half.comm_handle * 3 ^ half.type * 5 ^ static_cast<uint64_t>(half.count) << 20 ^
+                         static_cast<uint64_t>(half.peer) << 40 ^ static_cast<uint64_t>(half.tag) << 28;
+  ReceivingHalf* set = &thread.receiving[(mixed * 0x9e3779b97f4a7c15 >> 32) % (kReceivingHalves / kWays) * kWays];
+  ReceivingHalf* free = nullptr;
+  for (unsigned i = 0; i < kWays; ++i) {
+    ReceivingHalf& one = set[i];
+    if (one.comm_handle == half.comm_handle && one.type == half.type && one.count == half.count &&
+        one.peer == half.peer && one.tag == half.tag)
+      return &one;
+    if (one.comm_handle == 0 || one.generation != half.generation) free = &one;
+  }
+  if (free != nullptr) return free;
+  const uint32_t moved = ++thread.halves_moved;
+  return moved < kOften || moved % kRarely == 0 ? &set[moved / (moved < kOften ? 1 : kRarely) % kWays] : nullptr;
+}
+
 }  // namespace
 
 const uint32_t* gate = &kOpen;
@@ -45,6 +65,47 @@ void prepare(Event& e, SiteEntry& site) {
   __atomic_store_n(&enabled, true, __ATOMIC_RELAXED);
 }
 
+void prepare_exchange(Event& e, SiteEntry& site) {
+  const auto id = static_cast<unsigned>(e.id);
+  if (!is_exchange(e.id) || e.nested || request_table_has_threads() || intercepted[id] || !is_plain(e) ||
+      e.receive_peer < 0 || e.receive_tag < 0)
+    return;
+  const bool replaces = class_of(e.id) == CallClass::kSendReceiveReplace;
+  const DataArgument& received = replaces ? e.send : e.receive;
+  ReceivingHalf half = {e.comm_handle,
+                        received.type,
+                        received.count,
+                        e.receive_peer,
+                        e.receive_tag,
+                        site.generation,
+                        0,
+                        nullptr,
+                        nullptr,
+                        0};
+  ReceivingHalf* place = place_of(*e.thread, half);
+  if (place == nullptr) return;
+  const flight::Received counted = flight::received_by(e);
+  if (counted.traffic == nullptr) return;
+  half.traffic = counted.traffic;
+  half.bytes = counted.bytes;
+  place->comm_handle = 0;  // nobody's, until the modules have said yes
+  site.receiving = &half;
+  bool fast = true;
+  for (auto* hook = hooks().fast; fast && *hook != nullptr; ++hook) fast = (*hook)(e, site);
+  site.receiving = place;
+  if (!fast) {
+    site.id = static_cast<uint16_t>(id | kSeen);
+    return;
+  }
+  *place = half;
+  site.receive_type = half.type;
+  const auto index = static_cast<unsigned>(&site - e.thread->sites);
+  static_assert(offsetof(Thread, former) == offsetof(Thread, sites) + sizeof(Thread::sites));
+  e.thread->type_sites.add(half.type, index);
+  site.id = static_cast<uint16_t>(id | kFast);
+  __atomic_store_n(&enabled, true, __ATOMIC_RELAXED);
+}
+
 void event_of(Event& e, Call call, CallId id, int result) {
   const ring::Record& record = *call.record;
   clear_event<CallId::kMPI_Wait>(e);  // sets all that any call has
@@ -65,6 +126,7 @@ void event_of(Event& e, Call call, CallId id, int result) {
   e.sequence = record.sequence;
   e.timing = &call.thread->timing[static_cast<unsigned>(id)];
   e.send = e.receive = {};
+  e.receive_peer = e.receive_tag = 0;  // no wildcard
   e.op = 0;
   e.result = result;
   e.requests = e.scratch = e.status_room = nullptr;

@@ -49,6 +49,12 @@ constexpr bool is_message(CallId id) {
   return (info.call_class == CallClass::kSend || info.call_class == CallClass::kReceive) &&
          info.initiation != Initiation::kPersistent && !info.has(kCallLargeCount);
 }
+/// MPI_Sendrecv and MPI_Sendrecv_replace.
+constexpr bool is_exchange(CallId id) {
+  const CallInfo& info = call_info(id);
+  return (info.call_class == CallClass::kSendReceive || info.call_class == CallClass::kSendReceiveReplace) &&
+         info.initiation == Initiation::kBlocking && !info.has(kCallLargeCount);
+}
 constexpr bool is_wait(CallId id) {
   const CallInfo& info = call_info(id);
   return info.call_class == CallClass::kCompletion && info.has(kCallBlocking) &&
@@ -80,6 +86,8 @@ constexpr auto kMayBeFast = [] {
 
 /// After a call that went the general way: whether the next equal one from there may go the fast path.
 void prepare(Event& e, SiteEntry& site);
+/// Likewise inside a call that sends and receives, which is again what it was the last time.
+void prepare_exchange(Event& e, SiteEntry& site);
 
 /// The Event of a call that has come back, without its requests.
 void event_of(Event& e, Call call, CallId id, int result);
@@ -175,7 +183,7 @@ template <CallId id>
   ring::CallCounter& counter = trace.counters[static_cast<unsigned>(id)];
   counter.count += 1;
   if constexpr (has_bytes(call_info(id))) counter.bytes += site->record.bytes;
-  if constexpr (is_message(id)) {
+  if constexpr (is_message(id) || is_exchange(id)) {
     site->traffic[0] += 1;
     site->traffic[1] += site->record.bytes;
   }
@@ -271,6 +279,59 @@ template <CallId id>
     if constexpr (!kReceives) wait->mode = call_info(id).mode;
     slot_publish(*wait, record_number);
   }
+  return true;
+}
+
+/// MPI_Sendrecv_replace: `received` and the amount are those of what is sent.
+template <CallId id>
+[[gnu::always_inline]] inline bool exchange(Call& call, uint64_t return_address, uint64_t frame, const void* sent,
+                                            int64_t count, uint64_t type, int peer, int tag, const void* received,
+                                            int64_t receive_count, uint64_t receive_type, int source, int receive_tag,
+                                            uint64_t comm) {
+  Thread* thread = current_thread;
+  SiteEntry* site = repeated<id>(thread, return_address, frame);
+  const auto differs = [&] {
+    return site == nullptr || site->comm_handle != comm || site->peer != peer || site->tag != tag ||
+           site->count != count || site->type != type;
+  };
+  if (differs()) [[unlikely]] {
+    site = former<id>(thread, return_address, frame, comm, type, count, peer);
+    if (differs()) return false;
+  }
+  const ReceivingHalf* half = site->receiving;
+  // Its type twice: who frees one closes the sites that have it, and others may have filled this half anew.
+  if (half->comm_handle != comm || half->type != receive_type || site->receive_type != receive_type ||
+      half->count != receive_count || half->peer != source || half->tag != receive_tag ||
+      half->generation != site->generation) [[unlikely]]
+    return false;
+  if (!is_host(*thread, sent) || !is_host(*thread, received)) [[unlikely]]
+    return false;
+  ring::Wait* wait = thread->wait;
+  ring::Envelope *out = site->envelope, *in = half->envelope;
+  if (wait != nullptr) [[likely]] {
+    if (__atomic_load_n(&out->handles.sent, __ATOMIC_RELAXED) != static_cast<uint32_t>(type) ||
+        __atomic_load_n(&in->handles.posted, __ATOMIC_RELAXED) != static_cast<uint32_t>(receive_type)) [[unlikely]]
+      return false;
+  }
+  Stamp time;
+  if (!stamp<id>(*thread, time)) [[unlikely]]
+    return false;
+  const uint64_t record_number = record<id>(call, thread, site, frame, time);
+  half->traffic[0] += 1;
+  half->traffic[1] += half->bytes;
+  if (wait == nullptr) [[unlikely]]
+    return true;
+  slot_begin(*wait);
+  const uint64_t send_number = out->sent + 1, number = in->posted + 1;
+  __atomic_store_n(&out->sent, send_number, __ATOMIC_RELAXED);
+  __atomic_store_n(&in->posted, number, __ATOMIC_RELAXED);
+  wait->peer = site->world;
+  wait->receive_peer = half->world;
+  wait->receive_tag = receive_tag;
+  wait->send_ordinal = static_cast<uint32_t>(send_number);
+  wait->receive_ordinal = static_cast<uint32_t>(number);
+  wait->mode = SendMode::kStandard;
+  slot_publish(*wait, record_number);
   return true;
 }
 

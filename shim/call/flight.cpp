@@ -33,9 +33,9 @@ void set_state(ring::Record& record, ring::RecordState state) {
 
 ring::PeerCounter& peer_of(ring::TraceBuffer& trace, int32_t rank) {
   constexpr uint32_t kPlaces = ring::kPeerEntries - 1;
-  uint32_t start = static_cast<uint32_t>(rank) % kPlaces;
-  for (uint32_t probe = 0; probe < 8; ++probe) {
-    ring::PeerCounter& peer = trace.peers[(start + probe) % kPlaces];
+  uint32_t place = static_cast<uint32_t>(rank) % kPlaces;
+  for (uint32_t probe = 0; probe < 8; ++probe, place = place + 1 != kPlaces ? place + 1 : 0) {
+    ring::PeerCounter& peer = trace.peers[place];
     if (peer.rank == rank) return peer;
     if (peer.rank == -1) {
       peer.rank = rank;
@@ -75,15 +75,23 @@ void prepare(Event& e, SiteEntry& site) {
   site.traffic = counter_of_peer(*e.thread->trace, e);
 }
 
-void count_receive(Event& e) {
-  if (e.receive_peer < 0 || e.comm == nullptr) return;
+[[gnu::always_inline]] inline Received received_of(Event& e) {
+  if (e.receive_peer < 0 || e.comm == nullptr) return {};
   int world = comm_world_rank(*e.comm, e.receive_peer);
-  if (world < 0) return;
+  if (world < 0) return {};
   // MPI_Sendrecv_replace receives into the buffer it sends: same count and type.
   const bool replaces = class_of(e.id) == CallClass::kSendReceiveReplace;
   ring::PeerCounter& peer = peer_of(*e.thread->trace, world);
-  peer.received_messages += 1;
-  peer.received_bytes += replaces ? e.bytes : argument_bytes(e, e.receive);
+  return {&peer.received_messages, replaces ? e.bytes : argument_bytes(e, e.receive)};
+}
+
+Received received_by(Event& e) { return received_of(e); }
+
+void count_receive(Event& e) {
+  const Received received = received_of(e);
+  if (received.traffic == nullptr) return;
+  received.traffic[0] += 1;
+  received.traffic[1] += received.bytes;
 }
 
 void enter_poll(Event& e, SiteEntry& site) {

@@ -27,6 +27,11 @@ extern uint64_t short_ticks, tight_ticks, gap_ticks;  ///< 1, 8 and 50 us
 /// Makes the site's template for this envelope: record, counters and peer that an equal call will use again.
 void prepare(Event& e, SiteEntry& site);
 /// The receiving half of a call that sends and receives.
+struct Received {
+  uint64_t* traffic;  ///< messages and bytes of the partner; null: none is counted
+  uint64_t bytes;
+};
+Received received_by(Event& e);
 void count_receive(Event& e);
 /// A poll on entry and exit: runs of failing polls share one record.
 void enter_poll(Event& e, SiteEntry& site);

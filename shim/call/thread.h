@@ -20,9 +20,23 @@ struct TypeMap;
 
 enum class SiteClass : uint8_t { kUnknown, kApplication, kBinding, kInternal };
 
-/// SiteEntry::id: no call's envelope is kept; and a bit on top of a call's number: it may go the fast path.
-constexpr uint16_t kNoCall = 0x7fff, kFast = 0x8000;
+/// SiteEntry::id: no call's envelope is kept; and bits on top of a call's number: it may go the fast path; of calls
+/// that send and receive: `seen` is what the last one received.
+constexpr uint16_t kNoCall = 0x3fff, kSeen = 0x4000, kFast = 0x8000;
 static_assert(kCallCount < kNoCall);
+
+/// The receiving half of a call that sends and receives, from whatever call site.
+struct alignas(64) ReceivingHalf {
+  uint64_t comm_handle, type;
+  int64_t count;
+  int32_t peer, tag;
+  uint32_t generation;
+  int32_t world;  ///< the partner's rank
+  ring::Envelope* envelope;
+  uint64_t* traffic;  ///< messages and bytes received from the partner
+  uint64_t bytes;
+};
+static_assert(sizeof(ReceivingHalf) == 64);
 
 /// A call site, and the envelope of the last call from it: loops mostly repeat themselves, and then all that was
 /// looked up still holds.
@@ -33,7 +47,7 @@ struct alignas(64) SiteEntry {
   CommInfo* comm;
   int32_t peer, tag;
   uint32_t generation;
-  uint16_t id;  ///< the call whose envelope it is, with kFast or without; kNoCall
+  uint16_t id;  ///< the call whose envelope it is, with kFast, kSeen or without; kNoCall
   bool special;  ///< not simply the application: `kind` says what
   SiteClass kind;
   uint64_t shift;  ///< what is added to a return address (objects.h)
@@ -41,22 +55,31 @@ struct alignas(64) SiteEntry {
   uint64_t* traffic;  ///< messages and bytes of the partner
   // What modules have worked out for calls that go the fast path (fast_path.h): of messages, then of collectives.
   union {
-    ring::Envelope* envelope;
     uint64_t op;
-    uint64_t receive_type;  ///< of calls that are kCallHasBlocks
+    uint64_t receive_type;  ///< of calls that have two (has_two_types)
   };
-  uint64_t signature, mixed;
+  union {
+    ring::Envelope* envelope;
+    uint64_t signature;
+  };
+  union {
+    ReceivingHalf* receiving;  ///< of calls that send and receive; it may be another one's by now
+    uint64_t mixed;
+  };
   int32_t world;  ///< the partner's rank, or the root's
-  uint32_t basic_type;
+  union {
+    uint32_t seen;
+    uint32_t basic_type;
+  };
   uint32_t module_bytes;  ///< from module_start on; at most 4 GiB - 1
   uint32_t offset;  ///< bindings: bytes above the frame at which the caller's return address lies; kNoPlace
   alignas(64) ring::Record record;  ///< what an equal call writes
 };
 static_assert(sizeof(SiteEntry) == 192);
 
-inline bool has_blocks(const SiteEntry& site) {
-  const unsigned id = site.id & ~kFast;
-  return id < kCallCount && call_info(static_cast<CallId>(id)).has(kCallHasBlocks);
+inline bool has_two_types(const SiteEntry& site) {
+  const unsigned id = site.id & kNoCall;
+  return id < kCallCount && call_info(static_cast<CallId>(id)).has(kCallHasBlocks | kCallBothWays);
 }
 
 /// Which call sites may remember a datatype: a bit for each eight of `sites`, then of `former`.
@@ -86,7 +109,8 @@ struct TypeCacheEntry {
   const TypeMap* map;  ///< of a module that flattens datatypes; null: not asked for yet
 };
 
-constexpr unsigned kSiteCache = 256, kFormerSites = 32, kCommCache = 8, kTypeCache = 64, kMaxModules = 16;
+constexpr unsigned kSiteCache = 256, kFormerSites = 32, kReceivingHalves = 32, kCommCache = 8, kTypeCache = 64,
+                   kMaxModules = 16;
 
 /// Buffers that do not activate the dormant module (module.h), host memory that is: all of them while `*word == value`,
 /// else those in [low, low + bytes).
@@ -120,6 +144,8 @@ struct Thread {
   TypeCacheEntry types[kTypeCache];
   SiteEntry sites[kSiteCache];
   SiteEntry former[kFormerSites];  ///< envelopes before the last one: loops over partners, a binding that all call
+  ReceivingHalf receiving[kReceivingHalves];
+  uint32_t halves_moved;  ///< how often one of these has made place for another one
   TypeSites type_sites;
   Timing timing[kCallCount];
   void* module_data[kMaxModules];  ///< a module's own, by thread_slot()

@@ -51,6 +51,16 @@ template <bool sends, bool receives>
     fast::message_started<call_id>(call, result, request);                                                      \
     return result;                                                                                              \
   }
+#define RESIL_FAST_EXCHANGE(call_id, signature, arguments, sent, count, type, rank, tag, received, receive_count,  \
+                            receive_type, source, receive_tag, comm)                                               \
+  if (fast::Call call; fast::exchange<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),      \
+                                               reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, count,     \
+                                               bits(type), rank, tag, received, receive_count, bits(receive_type), \
+                                               source, receive_tag, bits(comm))) [[likely]] {                      \
+    const int result = real<signature>(layer, call_id) arguments;                                                  \
+    fast::message_done<call_id>(call, result);                                                                     \
+    return result;                                                                                                 \
+  }
 #define RESIL_FAST_WAIT(call_id, signature, arguments, requests, count, statuses, room)                              \
   {                                                                                                                  \
     fast::Call call;                                                                                                 \

@@ -78,15 +78,21 @@ void forget_type(Thread* thread, uint64_t type) {
   thread->freed_type = type;
   const unsigned bucket = TypeSites::bucket(type);
   uint64_t& groups = thread->type_sites.groups[bucket];
+  static_assert(kSiteCache % TypeSites::kTogether == 0 && kFormerSites % TypeSites::kTogether == 0);
   for (uint64_t left = groups; left != 0; left &= left - 1) {
-    const auto group = static_cast<unsigned>(__builtin_ctzll(left));
-    bool others = false;
-    for (unsigned i = group * TypeSites::kTogether; i < (group + 1) * TypeSites::kTogether; ++i) {
-      SiteEntry& site = i < kSiteCache ? thread->sites[i] : thread->former[i - kSiteCache];
-      // Of calls without blocks the second is no type: what is closed or kept for it in vain does no harm.
-      if (site.type == type || site.receive_type == type) site.id = kNoCall;
-      else others = others || TypeSites::bucket(site.type) == bucket || TypeSites::bucket(site.receive_type) == bucket;
+    const auto group = static_cast<unsigned>(__builtin_ctzll(left)), first = group * TypeSites::kTogether;
+    SiteEntry* sites = first < kSiteCache ? &thread->sites[first] : &thread->former[first - kSiteCache];
+    bool found = false, others = false;
+    for (unsigned i = 0; i < TypeSites::kTogether; ++i) {
+      // Of calls with one type the second is none: what is closed or kept for it in vain does no harm.
+      if (sites[i].type != type && sites[i].receive_type != type) continue;
+      sites[i].id = kNoCall;
+      found = true;
     }
+    if (found) continue;  // whether the others are of this bucket is seen when one of it is freed in vain
+    for (unsigned i = 0; i < TypeSites::kTogether; ++i)
+      others =
+          others || TypeSites::bucket(sites[i].type) == bucket || TypeSites::bucket(sites[i].receive_type) == bucket;
     if (!others) groups &= ~(uint64_t{1} << group);
   }
 }

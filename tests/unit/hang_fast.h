@@ -90,6 +90,36 @@ struct Program {
     REQUIRE(call(e, result));
   }
 
+  struct Side {
+    int64_t count;
+    uint64_t type;
+    int peer, tag;
+  };
+
+  /// MPI_Sendrecv and MPI_Sendrecv_replace.
+  template <CallId id>
+  void exchange(uint64_t site, Side sent, Side received, uint64_t comm, int result) {
+    if (id == CallId::kMPI_Sendrecv_replace) received.count = sent.count, received.type = sent.type;
+    if (fast::Call call;
+        fast && fast::exchange<id>(call, site, kFrame, nullptr, sent.count, sent.type, sent.peer, sent.tag, nullptr,
+                                   received.count, received.type, received.peer, received.tag, comm)) {
+      ++by_fast_path;
+      nested();
+      fast::message_done<id>(call, result);
+      return;
+    }
+    Event e = make(id, sent.peer, sent.tag, sent.count, comm);
+    e.return_address = site;
+    e.send.type = sent.type;
+    e.receive.count = received.count;
+    e.receive.type = received.type;
+    e.receive_peer = received.peer;
+    e.receive_tag = received.tag;
+    OpenMpiStatus status = {1, 7, 0, 0, 32};
+    e.statuses = e.given_statuses = &status;
+    REQUIRE(call(e, result));
+  }
+
   template <CallId id>
   void wait(uint64_t site, std::vector<void*> handles, int result) {
     const auto count = static_cast<int64_t>(handles.size());
@@ -193,7 +223,7 @@ struct Program {
     uint64_t next_key = 0x55550000;
     for (int step = 0; step < steps; ++step) {
       // Mostly what the call site had last.
-      const uint32_t what = below(14), variant = below(12) == 0 ? below(3) : 0;
+      const uint32_t what = below(16), variant = below(12) == 0 ? below(3) : 0;
       const int peer = static_cast<int>(variant), tag = 7 + static_cast<int>(below(20) == 0);
       const uint64_t comm = below(10) == 0 ? kOtherComm : fake::kCommWorld,
                      type = below(15) == 0 ? kInt : fake::kDouble, site = 0x1000 + what * 64 + below(2) * 16;
@@ -269,6 +299,16 @@ struct Program {
           else blocks<CallId::kMPI_Scatter>(site, peer, sent, received, comm, in_place, result);
           break;
         }
+        case 14:
+        case 15: {
+          const Side sent = {count, type, peer, tag},
+                     received = {below(12) == 0 ? 2 : count, below(15) == 0 ? kInt : fake::kDouble,
+                                 below(12) == 0 ? (below(2) == 0 ? ring::kAnySource : ring::kProcNull) : 1 - peer % 2,
+                                 below(30) == 0 ? ring::kAnyTag : 7};
+          if (what == 14) exchange<CallId::kMPI_Sendrecv>(site, sent, received, comm, result);
+          else exchange<CallId::kMPI_Sendrecv_replace>(site, sent, received, comm, result);
+          break;
+        }
         case 7: collective<CallId::kMPI_Barrier>(site, 0, 0, 0, 0, comm, 0); break;
         default:
           if (below(2) == 0) collective<CallId::kMPI_Allreduce>(site, 0, count, type, 3 + variant, comm, 0);
@@ -330,8 +370,9 @@ struct Program {
     }
     for (const uint32_t thread : {0u, 1u}) {
       const Wait& slot = section.waits[thread];
-      add(slot.instance, slot.count, slot.kept, slot.peer, slot.send_ordinal, slot.receive_ordinal,
-          static_cast<int>(slot.mode), int{slot.flags}, slot.signature, slot.sequence, slot.polls, slot.steps);
+      add(slot.instance, slot.count, slot.kept, slot.peer, slot.receive_peer, slot.receive_tag, slot.send_ordinal,
+          slot.receive_ordinal, static_cast<int>(slot.mode), int{slot.flags}, slot.signature, slot.sequence, slot.polls,
+          slot.steps);
       for (uint32_t i = 0; i < slot.kept && i < ring::kWaitedKeys; ++i) add(slot.keys[i]);
       add(int{slot.probe_count}, slot.probes[0].comm, slot.probes[0].peer, slot.probes[0].tag);
     }

@@ -110,6 +110,53 @@ TEST_CASE("fast path: a datatype that was freed and made again with the same han
   threads_made = 0;
 }
 
+TEST_CASE("fast path: what a call receives beside what it sends") {
+  Program program(true);
+  uint64_t expected = 0;
+  const auto received = [] {
+    for (const ring::PeerCounter& peer : runtime.traces[0].peers)
+      if (peer.rank == 2) return peer.received_bytes;
+    return uint64_t{0};
+  };
+  // Whether the call goes the fast path; it counts what it receives either way.
+  const auto exchange = [&](uint64_t site, int64_t count, uint64_t type, int tag, uint64_t comm = fake::kCommWorld) {
+    const uint64_t before = program.by_fast_path;
+    program.exchange<CallId::kMPI_Sendrecv>(site, {4, fake::kDouble, 1, 7}, {count, type, 2, tag}, comm, 0);
+    expected +=
+        static_cast<uint64_t>(count) * static_cast<uint64_t>(type == fake::kDouble ? 8 : fake::library.types[type]);
+    REQUIRE(received() == expected);
+    return program.by_fast_path != before;
+  };
+  // The half of what is received is kept once it has come again, and shared between call sites.
+  CHECK(!exchange(kSite, 4, fake::kDouble, 8));
+  CHECK(!exchange(kSite, 4, fake::kDouble, 8));
+  CHECK(!exchange(kSite, 4, fake::kDouble, 8));
+  CHECK(exchange(kSite, 4, fake::kDouble, 8));
+  // Another one takes it to the general way, and neither keeps the other out.
+  for (const int64_t count : {5, 5, 5}) exchange(kSite, count, fake::kDouble, 8);
+  CHECK(exchange(kSite, 5, fake::kDouble, 8));
+  CHECK(!exchange(kSite, 5, fake::kDouble, 9));
+  CHECK(exchange(kSite, 5, fake::kDouble, 8));
+  // A type that was freed and made again with the same handle, by one site and by two that share the half.
+  for (int round = 0; round < 20; ++round) {
+    threads_made = static_cast<uint32_t>(1 + round % 2);
+    fake::library.types[kDerived] = round % 3 + 12;
+    const uint64_t before = program.by_fast_path;
+    for (int i = 0; i < 5; ++i)
+      for (const uint64_t site : {kSite, kSite + 16, kSite + 32}) exchange(site, 3, kDerived, 8);
+    REQUIRE(program.by_fast_path >= before + 3);
+    forget_type(current_thread, kDerived);
+  }
+  threads_made = 0;
+  // More halves in turn than there is room for: each is counted, and they get their turn again.
+  for (int round = 0; round < 40; ++round)
+    for (int tag = 0; tag < 100; ++tag) exchange(kSite + 64 + static_cast<uint64_t>(tag) * 16, 1, fake::kDouble, tag);
+  uint64_t before = program.by_fast_path;
+  for (int i = 0; i < 200; ++i) exchange(kSite + 16, 6, fake::kDouble, 11);
+  CHECK(program.by_fast_path > before + 100);
+  CHECK(program.slots.watched.section->irregular == 0);
+}
+
 TEST_CASE("fast path: a request that was freed or cancelled, and its handle again") {
   for (const CallId end : {CallId::kMPI_Request_free, CallId::kMPI_Cancel}) {
     Program program(true);

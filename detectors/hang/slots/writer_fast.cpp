@@ -22,6 +22,15 @@ bool fast_message(Event& e, SiteEntry& site, bool sent) {
   return (sent ? envelope->handles.sent : envelope->handles.posted) == static_cast<uint32_t>(type);
 }
 
+/// What a call receives that sends as well, likewise.
+bool fast_receive(Event& e, ReceivingHalf& half) {
+  half.world = world_of(e.comm, half.peer);
+  if (half.world < 0) return false;
+  half.envelope = envelope_of(e.comm->ring->id, half.world, half.tag);
+  return half.envelope != nullptr && counts_exactly(*half.envelope) &&
+         half.envelope->handles.posted == static_cast<uint32_t>(half.type);
+}
+
 /// What it must agree on follows from its arguments alone, and its communicator has a history.
 bool fast_collective(Event& e, SiteEntry& site, Pattern pattern) {
   const uint32_t index = e.comm->index;
@@ -46,6 +55,7 @@ bool writer_fast(Event& e, SiteEntry& site) {
     case Handling::kPostSend: return fast_message(e, site, true);
     case Handling::kReceive:
     case Handling::kPostReceive: return fast_message(e, site, false);
+    case Handling::kSendReceive: return fast_message(e, site, true) && fast_receive(e, *site.receiving);
     case Handling::kWait:
     case Handling::kTest: return true;
     case Handling::kProbePoll:  // what its slot asks for
