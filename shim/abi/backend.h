@@ -37,6 +37,7 @@ struct Backend {
   uint64_t shared_first, shared_span;
   StatusLayout status_layout;  ///< for status_glance()
   bool (*is_in_place)(const void* buffer);
+  intptr_t in_place;  ///< MPI_IN_PLACE, as a number
   bool (*initialized)();
   bool (*finalized)();
   bool (*thread_multiple)();  ///< provided level; true when it cannot be asked

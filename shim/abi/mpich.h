@@ -34,7 +34,8 @@ constexpr int kErrTruncate = 14, kErrOther = 15, kErrPending = 18, kErrInStatus 
 constexpr int kThreadMultiple = 3;
 constexpr int kTopologyCart = 2, kTopologyGraph = 1;
 constexpr const char* kAbiName = "mpich";
-inline const void* in_place() { return reinterpret_cast<const void*>(-1); }
+constexpr intptr_t kInPlace = -1;
+inline const void* in_place() { return reinterpret_cast<const void*>(kInPlace); }
 inline Status* status_ignore() { return reinterpret_cast<Status*>(1); }
 
 struct Constants {

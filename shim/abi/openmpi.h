@@ -21,7 +21,8 @@ constexpr int kErrTruncate = 15, kErrOther = 16, kErrPending = 19, kErrInStatus 
 constexpr int kThreadMultiple = 3;
 constexpr int kTopologyCart = 1, kTopologyGraph = 2;
 constexpr const char* kAbiName = "openmpi";
-inline const void* in_place() { return reinterpret_cast<const void*>(1); }
+constexpr intptr_t kInPlace = 1;
+inline const void* in_place() { return reinterpret_cast<const void*>(kInPlace); }
 inline Status* status_ignore() { return nullptr; }
 
 // Predefined handles are addresses. An executable holds copies of them (copy relocations), so they are looked up

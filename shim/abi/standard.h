@@ -20,7 +20,8 @@ constexpr int kErrTruncate = 15, kErrOther = 16, kErrPending = 18, kErrInStatus 
 constexpr int kThreadMultiple = 4096;
 constexpr int kTopologyCart = 211, kTopologyGraph = 212;
 constexpr const char* kAbiName = "standard";
-inline const void* in_place() { return reinterpret_cast<const void*>(1); }
+constexpr intptr_t kInPlace = 1;
+inline const void* in_place() { return reinterpret_cast<const void*>(kInPlace); }
 inline Status* status_ignore() { return nullptr; }
 
 // Filled by bind_constants: an integer is no constant expression of a pointer type, and the library has no constructor.

@@ -190,7 +190,7 @@ def twin(f):
     """The large-count twin of a function."""
     made = copy.copy(f)
     made.name, made.large = f.name + "_c", True
-    made.attributes = [a for a in f.attributes if a != "has_blocks"] + ["mpi4", "large_count"]
+    made.attributes = f.attributes + ["mpi4", "large_count"]
     return made
 
 
@@ -339,7 +339,7 @@ def fast(f, signature, names):
     """The fast path, before an Event is made (shim/call/fast_path.h: is_message, is_wait, is_collective); "" if it has none."""
     name = {p.kind: p.name for p in f.parameters}
     start = f"CallId::k{f.name}, {signature}, ({names})"
-    if f.large or f.has("persistent"):
+    if f.has("persistent"):
         return ""
     if f.call_class in ("Send", "Receive"):
         kind, more = ("START", ", " + name["REQUEST"]) if f.has("starts") else ("MESSAGE", "")
@@ -359,8 +359,9 @@ def fast(f, signature, names):
     if f.has("has_blocks") and f.has("blocking"):
         sent, received, types, counts = ([p.name for p in f.parameters if p.kind == kind and (direction is None or p.direction == direction)]
                                          for kind, direction in (("BUFFER", "in"), ("BUFFER", "out"), ("DATATYPE", None), ("COUNT", None)))
-        return (f"RESIL_FAST_COLLECTIVE({start}, {sent[0]}, {received[0]}, both_counts({', '.join(counts)}), bits({types[0]}), "
+        fast = (f"RESIL_FAST_COLLECTIVE({start}, {sent[0]}, {received[0]}, both_counts({', '.join(counts)}), bits({types[0]}), "
                 f"{name.get('ROOT', '0')}, bits({types[1]}), {name['COMM']})")
+        return f"if ({' && '.join(f'fits<int>({count})' for count in counts)}) {{\n  {fast}\n  }}" if f.large else fast
     if f.call_class == "Collective" and f.has("blocking") and f.details[0] in FAST_COLLECTIVES:
         sent = next((p.name for p in f.parameters if p.kind == "BUFFER"), "nullptr")
         received = next((p.name for p in reversed(f.parameters) if p.kind == "BUFFER"), "nullptr")

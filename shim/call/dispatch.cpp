@@ -61,9 +61,13 @@ constexpr auto kAmounts = by_call([](const CallInfo& info) {
                                     : Amount::kSeveral;
 });
 
-/// What lies in place has no amount of its own.
-bool is_in_place(const Event& e) {
-  return backend->is_in_place(e.send.buffer) || backend->is_in_place(e.receive.buffer);
+bool fits(int64_t count) { return static_cast<int32_t>(count) == count; }
+/// What lies in place has no amount of its own, and two large counts are not one number.
+bool says_too_little(const Event& e) {
+  const intptr_t in_place = backend->in_place;
+  return reinterpret_cast<intptr_t>(e.send.buffer) == in_place ||
+         reinterpret_cast<intptr_t>(e.receive.buffer) == in_place ||
+         (e.large && !(fits(e.send.count) && fits(e.receive.count)));
 }
 int64_t counts_of(const Event& e) { return both_counts(e.send.count, e.receive.count); }
 
@@ -78,7 +82,7 @@ int64_t counts_of(const Event& e) { return both_counts(e.send.count, e.receive.c
   e.comm = e.comm_handle != 0 ? comm_lookup(thread, e.comm_handle) : nullptr;
   e.bytes = amount == Amount::kNone ? 0 : compute_bytes(e);
   const DataArgument& side = e.attributes & kCallReceives ? e.receive : e.send;
-  const bool kept = amount != Amount::kSeveral && (amount != Amount::kBlocks || !is_in_place(e));
+  const bool kept = amount != Amount::kSeveral && (amount != Amount::kBlocks || !says_too_little(e));
   site.id = kept ? static_cast<uint16_t>(e.id) : kNoCall;
   site.site = e.site;
   site.comm_handle = e.comm_handle;
@@ -99,7 +103,7 @@ int64_t counts_of(const Event& e) { return both_counts(e.send.count, e.receive.c
 
 [[gnu::noinline]] bool blocks_repeat(const Event& e, const SiteEntry& site) {
   return site.count == counts_of(e) && site.type == e.send.type && site.receive_type == e.receive.type &&
-         !is_in_place(e);
+         !says_too_little(e);
 }
 
 [[gnu::always_inline]] inline bool repeats(const Event& e, const SiteEntry& site) {

@@ -47,13 +47,13 @@ inline bool is_there(Call call) {  ///< else callbacks' calls overwrote the reco
 constexpr bool is_message(CallId id) {
   const CallInfo& info = call_info(id);
   return (info.call_class == CallClass::kSend || info.call_class == CallClass::kReceive) &&
-         info.initiation != Initiation::kPersistent && !info.has(kCallLargeCount);
+         info.initiation != Initiation::kPersistent;
 }
 /// MPI_Sendrecv and MPI_Sendrecv_replace.
 constexpr bool is_exchange(CallId id) {
   const CallInfo& info = call_info(id);
   return (info.call_class == CallClass::kSendReceive || info.call_class == CallClass::kSendReceiveReplace) &&
-         info.initiation == Initiation::kBlocking && !info.has(kCallLargeCount);
+         info.initiation == Initiation::kBlocking;
 }
 constexpr bool is_wait(CallId id) {
   const CallInfo& info = call_info(id);
@@ -64,8 +64,7 @@ constexpr bool is_wait(CallId id) {
 constexpr bool is_collective(CallId id) {
   const CallInfo& info = call_info(id);
   return info.call_class == CallClass::kCollective && info.initiation == Initiation::kBlocking &&
-         (!has_bytes(info) || info.has(kCallHasData | kCallHasBlocks)) && !is_neighborhood(info.collective) &&
-         !info.has(kCallLargeCount);
+         (!has_bytes(info) || info.has(kCallHasData | kCallHasBlocks)) && !is_neighborhood(info.collective);
 }
 /// MPI_Test and MPI_Iprobe.
 constexpr bool is_poll(CallId id) {

@@ -19,7 +19,6 @@
 
 namespace fake {
 
-const char in_place_mark = 0;
 Library library;
 std::vector<const resil::Module*> modules;
 std::atomic<bool> attached, has_world;
@@ -139,6 +138,7 @@ resil::Backend table = {.abi = "fake",
                         .shared_span = 0,
                         .status_layout = resil::StatusLayout::kOpaque,
                         .is_in_place = is_in_place,
+                        .in_place = kInPlace,
                         .initialized = initialized,
                         .finalized = finalized,
                         .thread_multiple = thread_multiple,

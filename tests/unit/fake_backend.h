@@ -23,8 +23,8 @@ namespace fake {
 constexpr uint64_t kCommWorld = 0x44000000, kCommSelf = 0x44000001, kCommNull = 0x04000000;
 constexpr uint64_t kRequestNull = 0x2c000000, kRequestEmpty = 0x6c000000;
 constexpr uint64_t kByte = 0x4c00010d, kDouble = 0x4c00080b, kPair = 0x8c000003;  // 1, 8 and 12 bytes
-extern const char in_place_mark;
-inline const void* in_place() { return &in_place_mark; }
+constexpr intptr_t kInPlace = 1;
+inline const void* in_place() { return reinterpret_cast<const void*>(kInPlace); }
 
 /// A communicator as its owner rank sees it. Ranks are world ranks.
 struct Comm {

@@ -20,6 +20,7 @@ namespace fast_test {
 using namespace slots_test;
 
 constexpr uint64_t kFrame = 0x7000, kOtherComm = 0x84000555;
+constexpr int64_t kBeyondInt = int64_t{1} << 32;
 
 inline const Module kWithFastPath = [] {
   Module module = kModule;
@@ -166,12 +167,13 @@ struct Program {
     int64_t count;
     uint64_t type;
   };
+  static bool fits(int64_t count) { return static_cast<int>(count) == count; }
 
-  /// One amount on each side. `in_place`: the wrappers send such calls the general way.
+  /// One amount on each side. `in_place`, and counts beyond int: the wrappers send such calls the general way.
   template <CallId id>
   void blocks(uint64_t site, int root, Amount sent, Amount received, uint64_t comm, bool in_place, int result) {
     if (fast::Call call;
-        fast && !in_place &&
+        fast && !in_place && fits(sent.count) && fits(received.count) &&
         fast::collective<id>(call, site, kFrame, nullptr, nullptr, both_counts(sent.count, received.count), sent.type,
                              root, received.type, comm)) {
       ++by_fast_path;
@@ -237,7 +239,10 @@ struct Program {
       bool taken = false;
       for (void* handle : open) taken = taken || handle == reinterpret_cast<void*>(key);
       switch (what) {
-        case 0: message<CallId::kMPI_Send>(site, peer, tag, count, type, comm, result); break;
+        case 0:
+          if (below(3) == 0) message<CallId::kMPI_Send_c>(site, peer, tag, count, type, comm, result);
+          else message<CallId::kMPI_Send>(site, peer, tag, count, type, comm, result);
+          break;
         case 1: message<CallId::kMPI_Ssend>(site, peer, tag, count, type, comm, result); break;
         case 2: message<CallId::kMPI_Recv>(site, peer, tag, count, type, comm, result); break;
         case 3:
@@ -292,7 +297,10 @@ struct Program {
           const Amount sent = {count, type},
                        received = {below(12) == 0 ? 2 : count, below(15) == 0 ? kInt : fake::kDouble};
           const bool in_place = below(12) == 0;
-          if (what == 13 && below(2) == 0)
+          if (below(3) == 0)
+            blocks<CallId::kMPI_Alltoall_c>(site, 0, {below(6) == 0 ? kBeyondInt + count : count, type}, received, comm,
+                                            in_place, result);
+          else if (what == 13 && below(2) == 0)
             blocks<CallId::kMPI_Alltoall>(site, 0, sent, received, comm, in_place, result);
           else if (what == 13) blocks<CallId::kMPI_Allgather>(site, 0, sent, received, comm, in_place, result);
           else if (below(2) == 0) blocks<CallId::kMPI_Gather>(site, peer, sent, received, comm, in_place, result);
@@ -305,7 +313,8 @@ struct Program {
                      received = {below(12) == 0 ? 2 : count, below(15) == 0 ? kInt : fake::kDouble,
                                  below(12) == 0 ? (below(2) == 0 ? ring::kAnySource : ring::kProcNull) : 1 - peer % 2,
                                  below(30) == 0 ? ring::kAnyTag : 7};
-          if (what == 14) exchange<CallId::kMPI_Sendrecv>(site, sent, received, comm, result);
+          if (below(3) == 0) exchange<CallId::kMPI_Sendrecv_c>(site, sent, received, comm, result);
+          else if (what == 14) exchange<CallId::kMPI_Sendrecv>(site, sent, received, comm, result);
           else exchange<CallId::kMPI_Sendrecv_replace>(site, sent, received, comm, result);
           break;
         }

@@ -88,6 +88,29 @@ TEST_CASE("fast path: closed with threads, for wildcards, after a change and whi
   }
 }
 
+TEST_CASE("fast path: counts beyond int are not taken for those that they end in") {
+  Program program(true);
+  const auto alltoall = [&](int64_t sent, int64_t received) {
+    const uint64_t before = program.by_fast_path;
+    program.blocks<CallId::kMPI_Alltoall_c>(0x2000, 0, {sent, fake::kDouble}, {received, fake::kDouble},
+                                            fake::kCommWorld, false, 0);
+    const ring::TraceBuffer& trace = runtime.traces[0];
+    const int64_t members = 4;
+    REQUIRE(trace.records[(trace.head - 1) % ring::kRecordsPerTrace].bytes ==
+            static_cast<uint64_t>(sent) * 8 * static_cast<uint64_t>(members));
+    return program.by_fast_path != before;
+  };
+  CHECK(!alltoall(4, 4));
+  CHECK(alltoall(4, 4));
+  for (int i = 0; i < 3; ++i) {
+    CHECK(!alltoall(kBeyondInt + 4, 4));
+    CHECK(!alltoall(kBeyondInt + 4, kBeyondInt + 4));
+    CHECK(!alltoall(kBeyondInt + 5, 4));
+  }
+  CHECK(!alltoall(5, 4));
+  CHECK(alltoall(5, 4));
+}
+
 TEST_CASE("fast path: a loop over partners, and roots, types and operators that take turns") {
   for (const bool special : {false, true}) {
     Program program(true);
