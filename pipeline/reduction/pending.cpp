@@ -11,6 +11,7 @@
 #include "pipeline/reduction/counts.h"
 #include "pipeline/reduction/notes.h"
 #include "shim/abi/backend.h"
+#include "shim/call/fast_path.h"
 #include "shim/model/event.h"
 #include "shim/report/log.h"
 #include "shim/runtime/progress.h"
@@ -227,6 +228,7 @@ void leave_pending(Event& e) {
   if (p == nullptr) return;
   if (e.cookies != nullptr) [[likely]] {
     e.cookies[kWord] = reinterpret_cast<uint64_t>(p);
+    __atomic_fetch_add(&fast::statuses_wanted, 1, __ATOMIC_RELAXED);  // who completes it goes the general way
     return;
   }
   // More requests are pending than the tables can follow (a million): this one must be complete before the program has
@@ -263,6 +265,7 @@ void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {
     return;
   }
   *cookie = 0;
+  __atomic_fetch_sub(&fast::statuses_wanted, 1, __ATOMIC_RELAXED);
   // Freed while it is under way (which MPI does not allow): the library may still write there.
   if (!freed || p->folded || p->call.initiation == Initiation::kPersistent) discard(p);
 }

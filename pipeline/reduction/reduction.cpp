@@ -9,6 +9,7 @@
 #include "pipeline/reduction/messages.h"
 #include "pipeline/reduction/pending.h"
 #include "pipeline/reduction/repeated.h"
+#include "shim/call/fast_path.h"
 #include "shim/call/module.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
@@ -51,8 +52,19 @@ bool enabled() {
   return setting != Setting::kNative;
 }
 
+/// From the fast path (fast_path.h).
+bool carry(Event& e) {
+  PerThread& mine = per_thread(*e.thread);
+  mine.scratch.top = 0;
+  return e.comm->size > 1 && repeated_carry(e, mine);
+}
+
+/// What it does to other calls hangs on requests, and those complete the general way.
+bool may_be_fast(Event&, SiteEntry&) { return true; }
+
 void before_init() {
   slot = thread_slot();
+  fast::carry = carry;
   messages_prepare();
   by_node_prepare();
   node_prepare();
@@ -122,6 +134,7 @@ constexpr Module kReduction = {
     .thread_start = thread_start,
     .thread_end = thread_end,
     .leave = leave_pending,
+    .fast = may_be_fast,
     .intercepts = intercepts,
     .execute_instead = execute_instead,
     .asks_status = true,

@@ -125,7 +125,7 @@ bool repeated_carry(Event& e, PerThread& mine) {
   rings.finish(r.want.ranks == r.size);
   e.result = differs ? backend->collectives->truncated(e.comm_handle) : 0;
   count_more(mine.counts.calls[static_cast<unsigned>(r.algorithm)], 1);
-  count_more(mine.counts.bytes[static_cast<unsigned>(r.algorithm)], e.bytes);
+  count_more(mine.counts.bytes[static_cast<unsigned>(r.algorithm)], r.in_bytes);
   count_more(mine.counts.by_node, 1);
   return true;
 }

@@ -315,6 +315,7 @@ static_assert(kStatusLayout != StatusLayout::kMpich || sizeof(Status) == sizeof(
 Backend kBackend = {.abi = kAbiName,
                     .wrappers = {kWrappersMpi, kWrappersPmpi},
                     .fallbacks = kFallbacks,
+                    .carried = {kCarriedBy0, kCarriedBy1},
                     .handle_bytes = sizeof(Comm),
                     .status_bytes = sizeof(Status),
                     .bind = bind_backend,

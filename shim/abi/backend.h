@@ -24,6 +24,8 @@ struct Backend {
   const char* abi;  ///< "openmpi", "mpich" or "standard"
   void* const* wrappers[2];  ///< by layer (MPI_, PMPI_) and call id
   void* const* fallbacks;  ///< for names that the library lacks
+  void* const*
+      carried[2];  ///< by layer: what the fast path calls of reductions that a module carries out (fast_path.h)
   size_t handle_bytes;  ///< 4 or 8
   size_t status_bytes;
   bool (*bind)(void* (*lookup)(const char* name));  ///< finds the library's constants; false: not this ABI after all

@@ -370,6 +370,15 @@ def fast(f, signature, names):
     return ""
 
 
+def carried(f, signature, names):
+    """What a module may do in place of the library when the call goes the fast path (shim/call/fast_path.h: is_carried); "" if none may."""
+    if f.call_class != "Collective" or not f.has("blocking") or f.details[0] not in ("Reduce", "Allreduce", "Scan", "Exscan"):
+        return ""
+    name = {p.kind: p.name for p in f.parameters}
+    return (f"RESIL_CARRIED(CallId::k{f.name}, {signature}, ({given(f)}), sendbuf, recvbuf, {name['COUNT']}, {name['DATATYPE']}, "
+            f"{name.get('ROOT', 'ring::kNoPeer')}, {name['OP']}, {name['COMM']});")
+
+
 def without_handles(f, signature, names):
     """A null pointer where the application's handles should be: the MPI's error to return, and nothing for resil to look at."""
     conditions = []
@@ -454,7 +463,7 @@ def main():
         f"ENTRY({layer}{f.name}, {i + (len(functions) if layer else 0)})\n" for layer in ("", "P") for i, f in enumerate(functions)))
     write(os.path.join(out, "parts.inc"), "".join(
         f"PART({i + (len(functions) if layer else 0)}, {part(f)})\n" for layer in ("", "P") for i, f in enumerate(functions)))
-    wrappers = []
+    wrappers, carriers = [], []
     for f in functions:
         declared = ", ".join(f"{p.abi_type(f.large)} {p.name}" for p in f.parameters)
         types = ", ".join(p.abi_type(f.large) for p in f.parameters)
@@ -488,11 +497,16 @@ def main():
                 wrappers += [f"template <int layer> RESIL_APART {f.returns} general_{f.name}({declared}) {{\n  {body}\n}}\n",
                              f"template <int layer> RESIL_APART {f.returns} fast_{f.name}({declared}) {{\n  {first}\n  return general_{f.name}<layer>({names});\n}}\n"]
                 body = f"if (fast::enabled) return fast_{f.name}<layer>({names});\n  return general_{f.name}<layer>({names});"
+            if instead := carried(f, signature, names):
+                carriers.append(f.name)
+                wrappers.append(f"template <int layer> {f.returns} carried_{f.name}({declared}) {{\n  {instead}\n}}\n")
         guard = without_handles(f, signature, names)
         wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {guard}{body}\n}}\n")
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
         unused = "" if f.large and "unsupported" not in rest else "".join(f"  (void){p.name};\n" for p in f.parameters)
         wrappers.append(f"inline {f.returns} fallback_{f.name}({declared}) {{\n{unused}  {rest}\n}}\n")
+    for layer in (0, 1):
+        wrappers.append(f"void* const kCarriedBy{layer}[] = {{{', '.join(f'reinterpret_cast<void*>(&carried_{name}<{layer}>)' for name in carriers)}}};\n")
     wrappers.append("namespace pmpi {  // the next PMPI_ layer, with the table's types\n")
     for f in functions:
         declared = ", ".join(f"{p.abi_type(f.large)} {p.name}" for p in f.parameters)

@@ -21,6 +21,8 @@ bool is_plain(const Event& e) {
   return e.comm->remote_size < 0 && (!has_root(collective_of(e.id)) || e.peer >= 0);
 }
 
+bool may_be_carried(CallId id) { return is_carried(id) && carry != nullptr && backend->carried[0] != nullptr; }
+
 /// Four places for each, by what it is. Another one must go for it: rarely, once that has happened often, since calls
 /// that take turns in more halves than there is room for are cheaper the general way.
 ReceivingHalf* place_of(Thread& thread, const ReceivingHalf& half) {
@@ -48,6 +50,8 @@ bool enabled;
 uint32_t statuses_wanted;
 ring::Pending* pending;
 ring::CollectiveHistory* histories;
+bool (*carry)(Event& e);
+void* reductions[2][kCarried];
 
 void open() { __atomic_store_n(&gate, &kOpen, __ATOMIC_RELEASE); }
 
@@ -55,12 +59,16 @@ void prepare(Event& e, SiteEntry& site) {
   const auto id = static_cast<unsigned>(e.id);
   // `generation`: a callback of an attribute may have freed a communicator meanwhile, and its call had this entry.
   if (site.id != id || !kMayBeFast.of[id] || e.nested || request_table_has_threads() || !hooks().all_fast ||
-      intercepted[id] || !is_plain(e) || site.return_address != e.return_address)
+      (intercepted[id] && !may_be_carried(e.id)) || !is_plain(e) || site.return_address != e.return_address)
     return;
   if (!(e.attributes & kCallHasBlocks)) site.op = 0;
   if (e.attributes & kCallCollective && is_reduction(collective_of(e.id))) site.op = e.op;
   for (auto* hook = hooks().fast; *hook != nullptr; ++hook)
     if (!(*hook)(e, site)) return;
+  if (is_carried(e.id))
+    for (unsigned layer = 0; layer < 2; ++layer)
+      reductions[layer][carried_before(id)] =
+          intercepted[id] ? backend->carried[layer][carried_before(id)] : next_functions[layer * kCallCount + id];
   site.id = static_cast<uint16_t>(id | kFast);
   __atomic_store_n(&enabled, true, __ATOMIC_RELAXED);
 }
@@ -131,6 +139,24 @@ void event_of(Event& e, Call call, CallId id, int result) {
   e.result = result;
   e.requests = e.scratch = e.status_room = nullptr;
   e.saved_requests = e.saved_few;
+}
+
+void carried_event(Event& e) {
+  const CallId id = e.id;
+  const DataArgument send = e.send, receive = e.receive;
+  const uint64_t op = e.op, comm_handle = e.comm_handle;
+  CommInfo* comm = e.comm;
+  const void *given_send = e.given_send, *given_receive = e.given_receive;
+  ring::TraceBuffer& trace = *e.thread->trace;
+  event_of(e, {e.thread, &trace.records[(trace.current - 1) % ring::kRecordsPerTrace]}, id, 0);
+  e.large = call_info(id).has(kCallLargeCount);
+  e.send = send;
+  e.receive = receive;
+  e.op = op;
+  e.comm_handle = comm_handle;
+  e.comm = comm;
+  e.given_send = given_send;
+  e.given_receive = given_receive;
 }
 
 void general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,

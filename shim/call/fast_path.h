@@ -27,7 +27,7 @@ extern const uint32_t* gate;
 void open();  ///< none has, any more
 /// Whether any call site may be open: a module that has no Module::fast, or threads, close them all.
 extern bool enabled;
-/// Pending requests whose status a module must read when they complete.
+/// Pending requests that must complete the general way: a module reads their status, or has a word of its own there.
 extern uint32_t statuses_wanted;
 /// Beside the entry of the same index in section "requests"; null: nobody wants it.
 extern ring::Pending* pending;
@@ -66,6 +66,14 @@ constexpr bool is_collective(CallId id) {
   return info.call_class == CallClass::kCollective && info.initiation == Initiation::kBlocking &&
          (!has_bytes(info) || info.has(kCallHasData | kCallHasBlocks)) && !is_neighborhood(info.collective);
 }
+/// Those that a module may carry out in place of the library, also here: blocking reductions with one amount.
+constexpr bool is_carried(CallId id) { return is_collective(id) && is_reduction(call_info(id).collective); }
+constexpr unsigned carried_before(unsigned end) {
+  unsigned count = 0;
+  for (unsigned id = 0; id < end; ++id) count += is_carried(static_cast<CallId>(id));
+  return count;
+}
+constexpr unsigned kCarried = carried_before(kCallCount);
 /// MPI_Test and MPI_Iprobe.
 constexpr bool is_poll(CallId id) {
   const CallInfo& info = call_info(id);
@@ -82,6 +90,14 @@ constexpr auto kMayBeFast = [] {
   }
   return made;
 }();
+
+/// Carries a reduction out, as a module would that executes it instead of the library. Of the Event there are only what
+/// the wrapper was given, thread, communicator and bytes. False: it goes the way of all others. Null: nobody does.
+extern bool (*carry)(Event& e);
+/// What is called of these, by layer: the library, or Backend::carried. Since prepare() has let the first one through.
+extern void* reductions[2][kCarried];
+/// In place of the library: false once carry() has said so. Makes the Event whole.
+void carried_event(Event& e);
 
 /// After a call that went the general way: whether the next equal one from there may go the fast path.
 void prepare(Event& e, SiteEntry& site);

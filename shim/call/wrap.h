@@ -94,15 +94,48 @@ inline bool lies_in_place(const void* sent, const void* received) {
   if constexpr ((call_info(id).attributes & kCallHasBlocks) != 0) return sent == in_place() || received == in_place();
   else return false;
 }
+template <class Signature>
+inline Signature* real(int layer, CallId id) {
+  return reinterpret_cast<Signature*>(next_functions[layer * kCallCount + static_cast<unsigned>(id)]);
+}
+
+/// Of a call of the fast path.
+template <class Signature, CallId id>
+inline Signature* fast_real(int layer) {
+  if constexpr (fast::is_carried(id))
+    return reinterpret_cast<Signature*>(fast::reductions[layer][fast::carried_before(static_cast<unsigned>(id))]);
+  else return real<Signature>(layer, id);
+}
 #define RESIL_FAST_COLLECTIVE(call_id, signature, arguments, sent, received, count, type, root, op, comm)           \
   if (fast::Call call; !lies_in_place<call_id>(sent, received) &&                                                   \
                        fast::collective<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),     \
                                                  reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, received, \
                                                  count, type, root, op, bits(comm))) [[likely]] {                   \
-    const int result = real<signature>(layer, call_id) arguments;                                                   \
+    const int result = fast_real<signature, call_id>(layer) arguments;                                              \
     fast::message_done<call_id>(call, result);                                                                      \
     return result;                                                                                                  \
   }
+
+// A reduction of the fast path that a module carries out instead of the library (fast::reductions).
+#define RESIL_CARRIED(call_id, signature, arguments, sent, received, element_count, datatype, root, operation, \
+                      communicator)                                                                            \
+  Event e;                                                                                                     \
+  e.id = call_id;                                                                                              \
+  e.thread = current_thread;                                                                                   \
+  e.comm_handle = bits(communicator);                                                                          \
+  e.comm = comm_lookup(*e.thread, e.comm_handle);                                                              \
+  e.peer = root;                                                                                               \
+  e.op = bits(operation);                                                                                      \
+  e.send = {sent, element_count, bits(datatype), nullptr, nullptr, nullptr};                                   \
+  e.receive = {received, element_count, bits(datatype), nullptr, nullptr, nullptr};                            \
+  e.given_send = sent;                                                                                         \
+  e.given_receive = received;                                                                                  \
+  if (fast::carry(e)) [[likely]]                                                                               \
+    return e.result;                                                                                           \
+  fast::carried_event(e);                                                                                      \
+  if (!intercept(e)) e.result = real<signature>(layer, call_id) arguments;                                     \
+  after_call(e);                                                                                               \
+  return e.result
 
 #define RESIL_CALL(arguments, sends, receives)                                             \
   if (e.thread == nullptr || e.thread->depth != 0) [[unlikely]]                            \
@@ -128,11 +161,6 @@ template <class Handle>
 inline Handle handle_of(uint64_t value) {
   if constexpr (std::is_pointer_v<Handle>) return reinterpret_cast<Handle>(value);
   else return static_cast<Handle>(value);
-}
-
-template <class Signature>
-inline Signature* real(int layer, CallId id) {
-  return reinterpret_cast<Signature*>(next_functions[layer * kCallCount + static_cast<unsigned>(id)]);
 }
 
 inline int32_t peer(int rank) {

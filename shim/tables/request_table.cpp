@@ -529,7 +529,7 @@ namespace {
   if (!is_shared(key)) complete_elsewhere(e, key, 0, false);
 }
 
-/// The modules of the fast path, which are those of one stage, keep this word beside a request.
+/// Who is on the fast path and keeps a word beside requests keeps this one, or counts them in fast::statuses_wanted.
 constexpr unsigned kFastWord = request_word(Stage::kHang);
 
 /// Below MPI_THREAD_MULTIPLE: in the first place of its bucket, over when it is complete, no module's word beside it.
