@@ -21,6 +21,13 @@ bool is_plain(const Event& e) {
   return e.comm->remote_size < 0 && (!has_root(collective_of(e.id)) || e.peer >= 0);
 }
 
+/// Likewise of a call that sends and receives, perhaps to or from MPI_PROC_NULL.
+bool is_plain_exchange(const Event& e) {
+  const auto named = [](int32_t peer) { return peer >= 0 || peer == ring::kProcNull; };
+  return e.comm != nullptr && e.comm->index >= 2 && named(e.peer) && named(e.receive_peer) && e.tag >= 0 &&
+         e.receive_tag >= 0;
+}
+
 bool may_be_carried(CallId id) { return is_carried(id) && carry != nullptr && backend->carried[0] != nullptr; }
 
 /// Four places for each, by what it is. Another one must go for it: rarely, once that has happened often, since calls
@@ -75,9 +82,7 @@ void prepare(Event& e, SiteEntry& site) {
 
 void prepare_exchange(Event& e, SiteEntry& site) {
   const auto id = static_cast<unsigned>(e.id);
-  if (!is_exchange(e.id) || e.nested || request_table_has_threads() || intercepted[id] || !is_plain(e) ||
-      e.receive_peer < 0 || e.receive_tag < 0)
-    return;
+  if (!is_exchange(e.id) || e.nested || request_table_has_threads() || intercepted[id] || !is_plain_exchange(e)) return;
   const bool replaces = class_of(e.id) == CallClass::kSendReceiveReplace;
   const DataArgument& received = replaces ? e.send : e.receive;
   ReceivingHalf half = {e.comm_handle,
@@ -92,8 +97,8 @@ void prepare_exchange(Event& e, SiteEntry& site) {
                         0};
   ReceivingHalf* place = place_of(*e.thread, half);
   if (place == nullptr) return;
-  const flight::Received counted = flight::received_by(e);
-  if (counted.traffic == nullptr) return;
+  flight::Received counted = {e.thread->no_traffic, 0};
+  if (half.peer >= 0 && (counted = flight::received_by(e)).traffic == nullptr) return;
   half.traffic = counted.traffic;
   half.bytes = counted.bytes;
   place->comm_handle = 0;  // nobody's, until the modules have said yes

@@ -297,7 +297,8 @@ template <CallId id>
   return true;
 }
 
-/// MPI_Sendrecv_replace: `received` and the amount are those of what is sent.
+/// MPI_Sendrecv_replace: `received` and the amount are those of what is sent. `peer`, `source`: as Events have them,
+/// since either may be MPI_PROC_NULL, for which nothing is counted.
 template <CallId id>
 [[gnu::always_inline]] inline bool exchange(Call& call, uint64_t return_address, uint64_t frame, const void* sent,
                                             int64_t count, uint64_t type, int peer, int tag, const void* received,
@@ -323,9 +324,12 @@ template <CallId id>
     return false;
   ring::Wait* wait = thread->wait;
   ring::Envelope *out = site->envelope, *in = half->envelope;
+  const bool sends = site->world >= 0, receives = half->world >= 0;
   if (wait != nullptr) [[likely]] {
-    if (__atomic_load_n(&out->handles.sent, __ATOMIC_RELAXED) != static_cast<uint32_t>(type) ||
-        __atomic_load_n(&in->handles.posted, __ATOMIC_RELAXED) != static_cast<uint32_t>(receive_type)) [[unlikely]]
+    if (sends && __atomic_load_n(&out->handles.sent, __ATOMIC_RELAXED) != static_cast<uint32_t>(type)) [[unlikely]]
+      return false;
+    if (receives && __atomic_load_n(&in->handles.posted, __ATOMIC_RELAXED) != static_cast<uint32_t>(receive_type))
+        [[unlikely]]
       return false;
   }
   Stamp time;
@@ -337,9 +341,11 @@ template <CallId id>
   if (wait == nullptr) [[unlikely]]
     return true;
   slot_begin(*wait);
-  const uint64_t send_number = out->sent + 1, number = in->posted + 1;
-  __atomic_store_n(&out->sent, send_number, __ATOMIC_RELAXED);
-  __atomic_store_n(&in->posted, number, __ATOMIC_RELAXED);
+  uint64_t send_number = 0, number = 0;
+  if (sends) [[likely]]
+    __atomic_store_n(&out->sent, send_number = out->sent + 1, __ATOMIC_RELAXED);
+  if (receives) [[likely]]
+    __atomic_store_n(&in->posted, number = in->posted + 1, __ATOMIC_RELAXED);
   wait->peer = site->world;
   wait->receive_peer = half->world;
   wait->receive_tag = receive_tag;

@@ -3,6 +3,15 @@
 // What the generated wrappers are made of. Included by backend.cpp once per ABI, inside its namespace: nothing here
 // may be shared between ABIs (MPI_Status and the handles differ in size).
 
+inline int32_t peer(int rank) {
+  if (rank >= 0) [[likely]]
+    return rank;
+  return rank == kAnySource  ? ring::kAnySource
+         : rank == kProcNull ? ring::kProcNull
+         : rank == kRoot     ? ring::kRootSelf
+                             : rank;
+}
+
 /// For the module that is dormant until it is given a buffer of a certain kind.
 template <bool sends, bool receives>
 [[gnu::always_inline]] inline void notice_buffers(Event& e) {
@@ -51,15 +60,15 @@ template <bool sends, bool receives>
     fast::message_started<call_id>(call, result, request);                                                      \
     return result;                                                                                              \
   }
-#define RESIL_FAST_EXCHANGE(call_id, signature, arguments, sent, count, type, rank, tag, received, receive_count,  \
-                            receive_type, source, receive_tag, comm)                                               \
-  if (fast::Call call; fast::exchange<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),      \
-                                               reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, count,     \
-                                               bits(type), rank, tag, received, receive_count, bits(receive_type), \
-                                               source, receive_tag, bits(comm))) [[likely]] {                      \
-    const int result = real<signature>(layer, call_id) arguments;                                                  \
-    fast::message_done<call_id>(call, result);                                                                     \
-    return result;                                                                                                 \
+#define RESIL_FAST_EXCHANGE(call_id, signature, arguments, sent, count, type, rank, tag, received, receive_count, \
+                            receive_type, source, receive_tag, comm)                                              \
+  if (fast::Call call; fast::exchange<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),     \
+                                               reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, count,    \
+                                               bits(type), peer(rank), tag, received, receive_count,              \
+                                               bits(receive_type), source, receive_tag, bits(comm))) [[likely]] { \
+    const int result = real<signature>(layer, call_id) arguments;                                                 \
+    fast::message_done<call_id>(call, result);                                                                    \
+    return result;                                                                                                \
   }
 #define RESIL_FAST_WAIT(call_id, signature, arguments, requests, count, statuses, room)                              \
   {                                                                                                                  \
@@ -161,15 +170,6 @@ template <class Handle>
 inline Handle handle_of(uint64_t value) {
   if constexpr (std::is_pointer_v<Handle>) return reinterpret_cast<Handle>(value);
   else return static_cast<Handle>(value);
-}
-
-inline int32_t peer(int rank) {
-  if (rank >= 0) [[likely]]
-    return rank;
-  return rank == kAnySource  ? ring::kAnySource
-         : rank == kProcNull ? ring::kProcNull
-         : rank == kRoot     ? ring::kRootSelf
-                             : rank;
 }
 
 inline int32_t tag_of(int tag) { return tag >= 0 ? tag : tag == kAnyTag ? ring::kAnyTag : tag; }

@@ -309,7 +309,7 @@ struct Program {
         }
         case 14:
         case 15: {
-          const Side sent = {count, type, peer, tag},
+          const Side sent = {count, type, below(8) == 0 ? ring::kProcNull : peer, tag},
                      received = {below(12) == 0 ? 2 : count, below(15) == 0 ? kInt : fake::kDouble,
                                  below(12) == 0 ? (below(2) == 0 ? ring::kAnySource : ring::kProcNull) : 1 - peer % 2,
                                  below(30) == 0 ? ring::kAnyTag : 7};

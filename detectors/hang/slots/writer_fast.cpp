@@ -24,6 +24,8 @@ bool fast_message(Event& e, SiteEntry& site, bool sent) {
 
 /// What a call receives that sends as well, likewise.
 bool fast_receive(Event& e, ReceivingHalf& half) {
+  half.world = half.peer;
+  if (half.peer == ring::kProcNull) return true;
   half.world = world_of(e.comm, half.peer);
   if (half.world < 0) return false;
   half.envelope = envelope_of(e.comm->ring->id, half.world, half.tag);
@@ -55,7 +57,10 @@ bool writer_fast(Event& e, SiteEntry& site) {
     case Handling::kPostSend: return fast_message(e, site, true);
     case Handling::kReceive:
     case Handling::kPostReceive: return fast_message(e, site, false);
-    case Handling::kSendReceive: return fast_message(e, site, true) && fast_receive(e, *site.receiving);
+    case Handling::kSendReceive:
+      if (e.peer != ring::kProcNull) return fast_message(e, site, true) && fast_receive(e, *site.receiving);
+      site.world = e.peer;
+      return fast_receive(e, *site.receiving);
     case Handling::kWait:
     case Handling::kTest: return true;
     case Handling::kProbePoll:  // what its slot asks for
