@@ -315,6 +315,8 @@ static_assert(kStatusLayout != StatusLayout::kMpich || sizeof(Status) == sizeof(
 Backend kBackend = {.abi = kAbiName,
                     .wrappers = {kWrappersMpi, kWrappersPmpi},
                     .fallbacks = kFallbacks,
+                    .threaded = {kThreadedBy0, kThreadedBy1},
+                    .threaded_count = sizeof(kThreadedBy0) / sizeof(kThreadedBy0[0]),
                     .carried = {kCarriedBy0, kCarriedBy1},
                     .handle_bytes = sizeof(Comm),
                     .status_bytes = sizeof(Status),

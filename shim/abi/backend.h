@@ -20,10 +20,18 @@
 
 namespace resil {
 
+/// Takes the place of a wrapper once its call may go the fast path with MPI_THREAD_MULTIPLE (fast_path.h).
+struct ThreadedWrapper {
+  CallId id;
+  void* function;
+};
+
 struct Backend {
   const char* abi;  ///< "openmpi", "mpich" or "standard"
   void* const* wrappers[2];  ///< by layer (MPI_, PMPI_) and call id
   void* const* fallbacks;  ///< for names that the library lacks
+  const ThreadedWrapper* threaded[2];  ///< by layer
+  unsigned threaded_count;
   void* const*
       carried[2];  ///< by layer: what the fast path calls of reductions that a module carries out (fast_path.h)
   size_t handle_bytes;  ///< 4 or 8
@@ -100,5 +108,7 @@ inline bool status_glance(const void* statuses, int64_t index, int32_t* source, 
 
 /// Next function of each layer: what the wrappers call. Entry `layer * kCallCount + id`.
 extern void* next_functions[2 * kCallCount];
+/// Backend::threaded instead of the wrappers, from the next call on. Any thread.
+void use_threaded_wrappers();
 
 }  // namespace resil

@@ -336,7 +336,7 @@ FAST_COLLECTIVES = ("Barrier", "Bcast", "Reduce", "Allreduce", "Scan", "Exscan")
 
 
 def fast(f, signature, names):
-    """The fast path, before an Event is made (shim/call/fast_path.h: is_message, is_wait, is_collective); "" if it has none."""
+    """The fast path, before an Event is made (shim/call/fast_calls.h); "" if it has none."""
     name = {p.kind: p.name for p in f.parameters}
     start = f"CallId::k{f.name}, {signature}, ({names})"
     if f.has("persistent"):
@@ -371,7 +371,7 @@ def fast(f, signature, names):
 
 
 def carried(f, signature, names):
-    """What a module may do in place of the library when the call goes the fast path (shim/call/fast_path.h: is_carried); "" if none may."""
+    """What a module may do in place of the library when the call goes the fast path (shim/call/fast_calls.h: is_carried); "" if none may."""
     if f.call_class != "Collective" or not f.has("blocking") or f.details[0] not in ("Reduce", "Allreduce", "Scan", "Exscan"):
         return ""
     name = {p.kind: p.name for p in f.parameters}
@@ -463,7 +463,7 @@ def main():
         f"ENTRY({layer}{f.name}, {i + (len(functions) if layer else 0)})\n" for layer in ("", "P") for i, f in enumerate(functions)))
     write(os.path.join(out, "parts.inc"), "".join(
         f"PART({i + (len(functions) if layer else 0)}, {part(f)})\n" for layer in ("", "P") for i, f in enumerate(functions)))
-    wrappers, carriers = [], []
+    wrappers, carriers, threaded = [], [], []
     for f in functions:
         declared = ", ".join(f"{p.abi_type(f.large)} {p.name}" for p in f.parameters)
         types = ", ".join(p.abi_type(f.large) for p in f.parameters)
@@ -490,10 +490,15 @@ def main():
                 verb, place = ("freeing", freed[1]) if freed else ("making", made[1])
                 call = f"return {verb}<id>({place}, return_address, frame, [&]() -> int {{ {call} }});"
             body = f"{apart}RESIL_BEGIN(CallId::k{f.name}, {signature});\n  {' '.join(filled)}\n  {call}"
-            if f.has("both_ways") and (first := fast(f, signature, names)):
+            if first := fast(f, signature, names):
+                if f.call_class in ("Send", "Receive", "SendReceive", "SendReceiveReplace", "Collective") and f.has("blocking"):
+                    rest = body if f.has("both_ways") else f"return general_{f.name}<layer>({names});"
+                    threaded.append((f.name, f"template <int layer> {f.returns} threaded_{f.name}({declared}) {{\n  {{\n  [[maybe_unused]] constexpr bool kThreads = true;\n  {first}\n  }}\n  {rest}\n}}\n"))
+                first = f"[[maybe_unused]] constexpr bool kThreads = false;\n  {first}"
+            if f.has("both_ways") and first:
                 # One function for both ways: a jump to another one would copy the arguments that lie on the stack.
                 body = f"if (fast::enabled) {{\n  {first}\n  }}\n  {body}"
-            elif first := fast(f, signature, names):
+            elif first:
                 wrappers += [f"template <int layer> RESIL_APART {f.returns} general_{f.name}({declared}) {{\n  {body}\n}}\n",
                              f"template <int layer> RESIL_APART {f.returns} fast_{f.name}({declared}) {{\n  {first}\n  return general_{f.name}<layer>({names});\n}}\n"]
                 body = f"if (fast::enabled) return fast_{f.name}<layer>({names});\n  return general_{f.name}<layer>({names});"
@@ -505,7 +510,9 @@ def main():
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
         unused = "" if f.large and "unsupported" not in rest else "".join(f"  (void){p.name};\n" for p in f.parameters)
         wrappers.append(f"inline {f.returns} fallback_{f.name}({declared}) {{\n{unused}  {rest}\n}}\n")
+    wrappers += [text for _, text in threaded]
     for layer in (0, 1):
+        wrappers.append(f"const ThreadedWrapper kThreadedBy{layer}[] = {{{', '.join(f'{{CallId::k{name}, reinterpret_cast<void*>(&threaded_{name}<{layer}>)}}' for name, _ in threaded)}}};\n")
         wrappers.append(f"void* const kCarriedBy{layer}[] = {{{', '.join(f'reinterpret_cast<void*>(&carried_{name}<{layer}>)' for name in carriers)}}};\n")
     wrappers.append("namespace pmpi {  // the next PMPI_ layer, with the table's types\n")
     for f in functions:

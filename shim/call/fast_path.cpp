@@ -30,6 +30,18 @@ bool is_plain_exchange(const Event& e) {
 
 bool may_be_carried(CallId id) { return is_carried(id) && carry != nullptr && backend->carried[0] != nullptr; }
 
+/// With several threads at a time: by wrappers that are put in the place of the usual ones.
+bool is_open_to(CallId id) {
+  if (request_table_has_threads()) return is_threaded(id) && !intercepted[static_cast<unsigned>(id)];
+  return !intercepted[static_cast<unsigned>(id)] || may_be_carried(id);
+}
+
+void enable() {
+  if (!request_table_has_threads()) return __atomic_store_n(&enabled, true, __ATOMIC_RELAXED);
+  static std::atomic<bool> replaced;
+  if (!replaced.exchange(true, std::memory_order_relaxed)) use_threaded_wrappers();
+}
+
 /// Four places for each, by what it is. Another one must go for it: rarely, once that has happened often, since calls
 /// that take turns in more halves than there is room for are cheaper the general way.
 ReceivingHalf* place_of(Thread& thread, const ReceivingHalf& half) {
@@ -65,24 +77,27 @@ void open() { __atomic_store_n(&gate, &kOpen, __ATOMIC_RELEASE); }
 void prepare(Event& e, SiteEntry& site) {
   const auto id = static_cast<unsigned>(e.id);
   // `generation`: a callback of an attribute may have freed a communicator meanwhile, and its call had this entry.
-  if (site.id != id || !kMayBeFast.of[id] || e.nested || request_table_has_threads() || !hooks().all_fast ||
-      (intercepted[id] && !may_be_carried(e.id)) || !is_plain(e) || site.return_address != e.return_address)
+  if (site.id != id || !kMayBeFast.of[id] || e.nested || !hooks().all_fast || !is_open_to(e.id) || !is_plain(e) ||
+      site.return_address != e.return_address)
     return;
   if (!(e.attributes & kCallHasBlocks)) site.op = 0;
   if (e.attributes & kCallCollective && is_reduction(collective_of(e.id))) site.op = e.op;
   for (auto* hook = hooks().fast; *hook != nullptr; ++hook)
     if (!(*hook)(e, site)) return;
-  if (is_carried(e.id))
+  if (is_carried(e.id)) {
+    const unsigned number = carried_before(id);
     for (unsigned layer = 0; layer < 2; ++layer)
-      reductions[layer][carried_before(id)] =
-          intercepted[id] ? backend->carried[layer][carried_before(id)] : next_functions[layer * kCallCount + id];
+      __atomic_store_n(&reductions[layer][number],
+                       intercepted[id] ? backend->carried[layer][number] : next_functions[layer * kCallCount + id],
+                       __ATOMIC_RELAXED);
+  }
   site.id = static_cast<uint16_t>(id | kFast);
-  __atomic_store_n(&enabled, true, __ATOMIC_RELAXED);
+  enable();
 }
 
 void prepare_exchange(Event& e, SiteEntry& site) {
   const auto id = static_cast<unsigned>(e.id);
-  if (!is_exchange(e.id) || e.nested || request_table_has_threads() || intercepted[id] || !is_plain_exchange(e)) return;
+  if (!is_exchange(e.id) || e.nested || !is_open_to(e.id) || !is_plain_exchange(e)) return;
   const bool replaces = class_of(e.id) == CallClass::kSendReceiveReplace;
   const DataArgument& received = replaces ? e.send : e.receive;
   ReceivingHalf half = {e.comm_handle,
@@ -116,7 +131,7 @@ void prepare_exchange(Event& e, SiteEntry& site) {
   static_assert(offsetof(Thread, former) == offsetof(Thread, sites) + sizeof(Thread::sites));
   e.thread->type_sites.add(half.type, index);
   site.id = static_cast<uint16_t>(id | kFast);
-  __atomic_store_n(&enabled, true, __ATOMIC_RELAXED);
+  enable();
 }
 
 void event_of(Event& e, Call call, CallId id, int result) {

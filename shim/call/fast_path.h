@@ -5,8 +5,9 @@
 // would write is written straight from the call site's entry: the flight record, the counters, the state slot
 // (shim/ring/state_slots.h) and, for a request, its entry.
 //
-// Only while every module with a hook has said so for this call site (Module::fast), which in mode watch is hang
-// detection alone, and below MPI_THREAD_MULTIPLE. Whatever is unusual goes the general way: on the way in by returning
+// Only while every module with a hook has said so for this call site (Module::fast): in mode watch that is hang
+// detection alone. With MPI_THREAD_MULTIPLE only calls without requests go this way (is_threaded), by wrappers of their
+// own. Whatever is unusual goes the general way: on the way in by returning
 // false before anything is written, on the way out by an Event made afterwards (`general`).
 //
 // Included into the wrappers, by which each check and store is one of constants. No call is made on the way in, so that
@@ -16,6 +17,7 @@
 #include <type_traits>
 
 #include "shim/abi/backend.h"
+#include "shim/call/fast_calls.h"
 #include "shim/call/flight.h"
 #include "shim/ring/collective_history.h"
 #include "shim/tables/tables.h"
@@ -43,53 +45,6 @@ inline bool is_there(Call call) {  ///< else callbacks' calls overwrote the reco
   const ring::TraceBuffer& trace = *call.thread->trace;
   return trace.head - trace.current < ring::kRecordsPerTrace;
 }
-
-constexpr bool is_message(CallId id) {
-  const CallInfo& info = call_info(id);
-  return (info.call_class == CallClass::kSend || info.call_class == CallClass::kReceive) &&
-         info.initiation != Initiation::kPersistent;
-}
-/// MPI_Sendrecv and MPI_Sendrecv_replace.
-constexpr bool is_exchange(CallId id) {
-  const CallInfo& info = call_info(id);
-  return (info.call_class == CallClass::kSendReceive || info.call_class == CallClass::kSendReceiveReplace) &&
-         info.initiation == Initiation::kBlocking;
-}
-constexpr bool is_wait(CallId id) {
-  const CallInfo& info = call_info(id);
-  return info.call_class == CallClass::kCompletion && info.has(kCallBlocking) &&
-         (info.completion == Completion::kOne || info.completion == Completion::kAll);
-}
-/// Those whose signature follows from counts, types, root, operator and communicator.
-constexpr bool is_collective(CallId id) {
-  const CallInfo& info = call_info(id);
-  return info.call_class == CallClass::kCollective && info.initiation == Initiation::kBlocking &&
-         (!has_bytes(info) || info.has(kCallHasData | kCallHasBlocks)) && !is_neighborhood(info.collective);
-}
-/// Those that a module may carry out in place of the library, also here: blocking reductions with one amount.
-constexpr bool is_carried(CallId id) { return is_collective(id) && is_reduction(call_info(id).collective); }
-constexpr unsigned carried_before(unsigned end) {
-  unsigned count = 0;
-  for (unsigned id = 0; id < end; ++id) count += is_carried(static_cast<CallId>(id));
-  return count;
-}
-constexpr unsigned kCarried = carried_before(kCallCount);
-/// MPI_Test and MPI_Iprobe.
-constexpr bool is_poll(CallId id) {
-  const CallInfo& info = call_info(id);
-  return info.has(kCallPoll) && ((info.call_class == CallClass::kCompletion && info.completion == Completion::kOne) ||
-                                 info.call_class == CallClass::kProbe);
-}
-constexpr auto kMayBeFast = [] {
-  struct {
-    bool of[kCallCount];
-  } made = {};
-  for (unsigned number = 0; number < kCallCount; ++number) {
-    const auto id = static_cast<CallId>(number);
-    made.of[number] = is_message(id) || is_wait(id) || is_collective(id) || is_poll(id);
-  }
-  return made;
-}();
 
 /// Carries a reduction out, as a module would that executes it instead of the library. Of the Event there are only what
 /// the wrapper was given, thread, communicator and bytes. False: it goes the way of all others. Null: nobody does.
@@ -255,7 +210,16 @@ template <CallId id>
 
 // --- Messages -------------------------------------------------------------------------------------------------------
 
-template <CallId id>
+/// The next number of a counter; `threads`: others may count there at the same time.
+template <bool threads>
+[[gnu::always_inline]] inline uint64_t count_one(uint64_t& counter) {
+  if constexpr (threads) return __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
+  const uint64_t number = counter + 1;
+  __atomic_store_n(&counter, number, __ATOMIC_RELAXED);
+  return number;
+}
+
+template <CallId id, bool threads = false>
 [[gnu::always_inline]] inline bool message(Call& call, uint64_t return_address, uint64_t frame, const void* buffer,
                                            int64_t count, uint64_t type, int peer, int tag, uint64_t comm) {
   constexpr bool kReceives = call_info(id).call_class == CallClass::kReceive;
@@ -285,9 +249,7 @@ template <CallId id>
   if (wait == nullptr) [[unlikely]]
     return true;
   slot_begin(*wait);
-  uint64_t& counter = kReceives ? envelope->posted : envelope->sent;
-  const uint64_t number = counter + 1;
-  __atomic_store_n(&counter, number, __ATOMIC_RELAXED);
+  const uint64_t number = count_one<threads>(kReceives ? envelope->posted : envelope->sent);
   wait->peer = site->world;
   (kReceives ? wait->receive_ordinal : wait->send_ordinal) = static_cast<uint32_t>(number);
   if constexpr ((call_info(id).attributes & kCallStarts) == 0) {
@@ -299,7 +261,7 @@ template <CallId id>
 
 /// MPI_Sendrecv_replace: `received` and the amount are those of what is sent. `peer`, `source`: as Events have them,
 /// since either may be MPI_PROC_NULL, for which nothing is counted.
-template <CallId id>
+template <CallId id, bool threads = false>
 [[gnu::always_inline]] inline bool exchange(Call& call, uint64_t return_address, uint64_t frame, const void* sent,
                                             int64_t count, uint64_t type, int peer, int tag, const void* received,
                                             int64_t receive_count, uint64_t receive_type, int source, int receive_tag,
@@ -343,9 +305,9 @@ template <CallId id>
   slot_begin(*wait);
   uint64_t send_number = 0, number = 0;
   if (sends) [[likely]]
-    __atomic_store_n(&out->sent, send_number = out->sent + 1, __ATOMIC_RELAXED);
+    send_number = count_one<threads>(out->sent);
   if (receives) [[likely]]
-    __atomic_store_n(&in->posted, number = in->posted + 1, __ATOMIC_RELAXED);
+    number = count_one<threads>(in->posted);
   wait->peer = site->world;
   wait->receive_peer = half->world;
   wait->receive_tag = receive_tag;
@@ -451,7 +413,7 @@ template <CallId id, class Handle>
 // --- Collectives ----------------------------------------------------------------------------------------------------
 
 /// `count`, `type`, `op`: of a call with blocks both_counts(), what is sent, and the type of what is received.
-template <CallId id>
+template <CallId id, bool threads = false>
 [[gnu::always_inline]] inline bool collective(Call& call, uint64_t return_address, uint64_t frame, const void* sent,
                                               const void* received, int64_t count, uint64_t type, int root, uint64_t op,
                                               uint64_t comm) {

@@ -201,6 +201,17 @@ void* without_mpi(unsigned slot) {
 
 }  // namespace
 
+void use_threaded_wrappers() {
+  for (unsigned layer = 0; layer < 2; ++layer)
+    for (unsigned i = 0; i < backend->threaded_count; ++i) {
+      const ThreadedWrapper& other = backend->threaded[layer][i];
+      const auto id = static_cast<unsigned>(other.id);
+      void*& slot = resil_slots[layer * kCallCount + id];
+      if (__atomic_load_n(&slot, __ATOMIC_RELAXED) == backend->wrappers[layer][id])
+        __atomic_store_n(&slot, other.function, __ATOMIC_RELEASE);
+    }
+}
+
 void* mpi_function(const char* name) { return lookup_function(name); }
 
 unsigned count_mpi_libraries() {

@@ -44,28 +44,28 @@ template <bool sends, bool receives>
 #endif
 
 // The fast path, before an Event is made (fast_path.h).
-#define RESIL_FAST_MESSAGE(call_id, signature, arguments, buffer, count, type, rank, tag, comm)                 \
-  if (fast::Call call; fast::message<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),    \
-                                              reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer, count, \
-                                              bits(type), rank, tag, bits(comm))) [[likely]] {                  \
-    const int result = real<signature>(layer, call_id) arguments;                                               \
-    fast::message_done<call_id>(call, result);                                                                  \
-    return result;                                                                                              \
+#define RESIL_FAST_MESSAGE(call_id, signature, arguments, buffer, count, type, rank, tag, comm)                        \
+  if (fast::Call call; fast::message<call_id, kThreads>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)), \
+                                                        reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer,     \
+                                                        count, bits(type), rank, tag, bits(comm))) [[likely]] {        \
+    const int result = real<signature>(layer, call_id) arguments;                                                      \
+    fast::message_done<call_id>(call, result);                                                                         \
+    return result;                                                                                                     \
   }
-#define RESIL_FAST_START(call_id, signature, arguments, buffer, count, type, rank, tag, comm, request)          \
-  if (fast::Call call; fast::message<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),    \
-                                              reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer, count, \
-                                              bits(type), rank, tag, bits(comm))) [[likely]] {                  \
-    const int result = real<signature>(layer, call_id) arguments;                                               \
-    fast::message_started<call_id>(call, result, request);                                                      \
-    return result;                                                                                              \
+#define RESIL_FAST_START(call_id, signature, arguments, buffer, count, type, rank, tag, comm, request)                 \
+  if (fast::Call call; fast::message<call_id, kThreads>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)), \
+                                                        reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer,     \
+                                                        count, bits(type), rank, tag, bits(comm))) [[likely]] {        \
+    const int result = real<signature>(layer, call_id) arguments;                                                      \
+    fast::message_started<call_id>(call, result, request);                                                             \
+    return result;                                                                                                     \
   }
 #define RESIL_FAST_EXCHANGE(call_id, signature, arguments, sent, count, type, rank, tag, received, receive_count, \
                             receive_type, source, receive_tag, comm)                                              \
-  if (fast::Call call; fast::exchange<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),     \
-                                               reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, count,    \
-                                               bits(type), peer(rank), tag, received, receive_count,              \
-                                               bits(receive_type), source, receive_tag, bits(comm))) [[likely]] { \
+  if (fast::Call call; fast::exchange<call_id, kThreads>(                                                         \
+          call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),                                          \
+          reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, count, bits(type), peer(rank), tag, received,  \
+          receive_count, bits(receive_type), source, receive_tag, bits(comm))) [[likely]] {                       \
     const int result = real<signature>(layer, call_id) arguments;                                                 \
     fast::message_done<call_id>(call, result);                                                                    \
     return result;                                                                                                \
@@ -112,14 +112,16 @@ inline Signature* real(int layer, CallId id) {
 template <class Signature, CallId id>
 inline Signature* fast_real(int layer) {
   if constexpr (fast::is_carried(id))
-    return reinterpret_cast<Signature*>(fast::reductions[layer][fast::carried_before(static_cast<unsigned>(id))]);
+    return reinterpret_cast<Signature*>(
+        __atomic_load_n(&fast::reductions[layer][fast::carried_before(static_cast<unsigned>(id))], __ATOMIC_RELAXED));
   else return real<Signature>(layer, id);
 }
 #define RESIL_FAST_COLLECTIVE(call_id, signature, arguments, sent, received, count, type, root, op, comm)           \
-  if (fast::Call call; !lies_in_place<call_id>(sent, received) &&                                                   \
-                       fast::collective<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),     \
-                                                 reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, received, \
-                                                 count, type, root, op, bits(comm))) [[likely]] {                   \
+  if (fast::Call call;                                                                                              \
+      !lies_in_place<call_id>(sent, received) &&                                                                    \
+      fast::collective<call_id, kThreads>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),            \
+                                          reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, received, count, \
+                                          type, root, op, bits(comm))) [[likely]] {                                 \
     const int result = fast_real<signature, call_id>(layer) arguments;                                              \
     fast::message_done<call_id>(call, result);                                                                      \
     return result;                                                                                                  \

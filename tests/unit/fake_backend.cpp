@@ -291,6 +291,8 @@ namespace resil {
 const Backend* backend = &fake::table;
 void* next_functions[2 * kCallCount];
 
+void use_threaded_wrappers() {}
+
 std::span<const Module* const> modules() { return {fake::modules.data(), fake::modules.size()}; }
 bool runtime_attached() { return fake::attached.load(); }
 bool runtime_has_world() { return fake::has_world.load(); }

@@ -30,13 +30,13 @@ inline const Module kWithFastPath = [] {
 
 /// One rank's calls, of two threads that call in turns. `fast`: by the fast path where it is open.
 struct Program {
-  explicit Program(bool by_fast) : fast(by_fast) {
+  explicit Program(bool by_fast, bool multiple = false) : fast(by_fast), threads(multiple) {
     if (by_fast) {
       fake::modules = {&kWithFastPath};
       registry_enable();
     }
-    request_table_threads(false);
-    envelopes.concurrent = false;
+    request_table_threads(threads);
+    envelopes.concurrent = threads;
     flight::gap_ticks = ~uint64_t{0};  // a crowded machine: no time between two calls has to be settled
     for (Thread* thread : {&slots.thread(), second.get()})
       thread->host_ranges = {&HostRangeCache::kNever, HostRangeCache::kNever, 0, ~uintptr_t{0}};
@@ -75,7 +75,13 @@ struct Program {
                uint64_t key = 0) {
     constexpr bool kStarts = (call_info(id).attributes & kCallStarts) != 0;
     void* handle = reinterpret_cast<void*>(key);
-    if (fast::Call call; fast && fast::message<id>(call, site, kFrame, nullptr, count, type, peer, tag, comm)) {
+    const auto straight = [&](fast::Call& call) {
+      if (!threads) return fast::message<id>(call, site, kFrame, nullptr, count, type, peer, tag, comm);
+      if constexpr (fast::is_threaded(id))
+        return fast::message<id, true>(call, site, kFrame, nullptr, count, type, peer, tag, comm);
+      return false;
+    };
+    if (fast::Call call; fast && straight(call)) {
       ++by_fast_path;
       nested();
       if constexpr (kStarts) fast::message_started<id>(call, result, &handle);
@@ -101,9 +107,12 @@ struct Program {
   template <CallId id>
   void exchange(uint64_t site, Side sent, Side received, uint64_t comm, int result) {
     if (id == CallId::kMPI_Sendrecv_replace) received.count = sent.count, received.type = sent.type;
+    const auto straight = [&]<bool multiple>(fast::Call& call) {
+      return fast::exchange<id, multiple>(call, site, kFrame, nullptr, sent.count, sent.type, sent.peer, sent.tag,
+                                          nullptr, received.count, received.type, received.peer, received.tag, comm);
+    };
     if (fast::Call call;
-        fast && fast::exchange<id>(call, site, kFrame, nullptr, sent.count, sent.type, sent.peer, sent.tag, nullptr,
-                                   received.count, received.type, received.peer, received.tag, comm)) {
+        fast && (threads ? straight.template operator()<true>(call) : straight.template operator()<false>(call))) {
       ++by_fast_path;
       nested();
       fast::message_done<id>(call, result);
@@ -128,7 +137,7 @@ struct Program {
     const auto answer = [&] {
       for (void*& handle : handles) handle = reinterpret_cast<void*>(backend->request_null());
     };
-    if (fast::Call call; fast && fast::wait<id>(call, site, kFrame, handles.data(), count, saved)) {
+    if (fast::Call call; fast && !threads && fast::wait<id>(call, site, kFrame, handles.data(), count, saved)) {
       ++by_fast_path;
       nested();
       answer();
@@ -194,7 +203,7 @@ struct Program {
   template <CallId id>
   void poll(uint64_t site, uint64_t key, int peer, int tag, uint64_t comm, int flag, int result) {
     void *const before = reinterpret_cast<void*>(key), *handle = before;
-    if (fast::Call call; fast && fast::poll<id>(call, site, kFrame, key, peer, tag, comm)) {
+    if (fast::Call call; fast && !threads && fast::poll<id>(call, site, kFrame, key, peer, tag, comm)) {
       ++by_fast_path;
       nested();
       fast::polled<id>(call, result, result != 0 || flag != 0, &handle, before, nullptr);
@@ -391,7 +400,7 @@ struct Program {
   Slots slots;
   std::unique_ptr<Thread> second = fake::make_thread(1);
   Thread* on = &slots.thread();
-  bool fast;
+  bool fast, threads;  ///< threads: with MPI_THREAD_MULTIPLE
   uint32_t inside = 0;  ///< calls that the next one makes
   uint64_t by_fast_path = 0;
 };

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which calls may go the fast path (fast_path.h), by what they are alone.
+#pragma once
+
+#include "shim/model/calls.h"
+
+namespace resil::fast {
+
+constexpr bool is_message(CallId id) {
+  const CallInfo& info = call_info(id);
+  return (info.call_class == CallClass::kSend || info.call_class == CallClass::kReceive) &&
+         info.initiation != Initiation::kPersistent;
+}
+/// MPI_Sendrecv and MPI_Sendrecv_replace.
+constexpr bool is_exchange(CallId id) {
+  const CallInfo& info = call_info(id);
+  return (info.call_class == CallClass::kSendReceive || info.call_class == CallClass::kSendReceiveReplace) &&
+         info.initiation == Initiation::kBlocking;
+}
+constexpr bool is_wait(CallId id) {
+  const CallInfo& info = call_info(id);
+  return info.call_class == CallClass::kCompletion && info.has(kCallBlocking) &&
+         (info.completion == Completion::kOne || info.completion == Completion::kAll);
+}
+/// Those whose signature follows from counts, types, root, operator and communicator.
+constexpr bool is_collective(CallId id) {
+  const CallInfo& info = call_info(id);
+  return info.call_class == CallClass::kCollective && info.initiation == Initiation::kBlocking &&
+         (!has_bytes(info) || info.has(kCallHasData | kCallHasBlocks)) && !is_neighborhood(info.collective);
+}
+/// Those that a module may carry out in place of the library, also here: blocking reductions with one amount.
+constexpr bool is_carried(CallId id) { return is_collective(id) && is_reduction(call_info(id).collective); }
+constexpr unsigned carried_before(unsigned end) {
+  unsigned count = 0;
+  for (unsigned id = 0; id < end; ++id) count += is_carried(static_cast<CallId>(id));
+  return count;
+}
+constexpr unsigned kCarried = carried_before(kCallCount);
+/// MPI_Test and MPI_Iprobe.
+constexpr bool is_poll(CallId id) {
+  const CallInfo& info = call_info(id);
+  return info.has(kCallPoll) && ((info.call_class == CallClass::kCompletion && info.completion == Completion::kOne) ||
+                                 info.call_class == CallClass::kProbe);
+}
+constexpr auto kMayBeFast = [] {
+  struct {
+    bool of[kCallCount];
+  } made = {};
+  for (unsigned number = 0; number < kCallCount; ++number) {
+    const auto id = static_cast<CallId>(number);
+    made.of[number] = is_message(id) || is_wait(id) || is_collective(id) || is_poll(id);
+  }
+  return made;
+}();
+
+/// Those that may go it with MPI_THREAD_MULTIPLE, too: of what they write threads share the counters of messages alone.
+constexpr bool is_threaded(CallId id) {
+  return (is_message(id) && !call_info(id).has(kCallStarts)) || is_exchange(id) || is_collective(id);
+}
+
+}  // namespace resil::fast
