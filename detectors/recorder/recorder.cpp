@@ -31,13 +31,28 @@ constexpr Module kRecorder = {
 };
 RESIL_MODULE(kRecorder);
 
+/// The trace buffers that threads have written to. The pages of all others nobody has touched.
+struct Used {
+  const ring::TraceBuffer* traces[64];
+  uint32_t count = 0;
+  Used() {
+    const uint32_t total = trace_total();
+    static_assert(kMostTraces <= sizeof(traces) / sizeof(traces[0]));
+    for (uint32_t i = 0; i < total; ++i)
+      if (const ring::TraceBuffer& trace = trace_at(i); trace.calls != 0 || trace.head != 0) traces[count++] = &trace;
+  }
+  const ring::TraceBuffer* const* begin() const { return traces; }
+  const ring::TraceBuffer* const* end() const { return traces + count; }
+};
+
 void report(JsonWriter& json) {
+  const Used used;
   const double seconds = 1 / runtime.header->ticks_per_second;
   json.begin_object("calls");
   for (unsigned id = 0; id < kCallCount; ++id) {
     ring::CallCounter total = {};
-    for (uint32_t trace = 0; trace < trace_total(); ++trace) {
-      const ring::CallCounter& counter = trace_at(trace).counters[id];
+    for (const ring::TraceBuffer* trace : used) {
+      const ring::CallCounter& counter = trace->counters[id];
       total.count += counter.count;
       total.ticks += counter.ticks;
       total.bytes += counter.bytes;
@@ -53,16 +68,16 @@ void report(JsonWriter& json) {
   uint64_t unattributed = unattributed_ticks.load() + (current_thread != nullptr ? current_thread->unattributed : 0);
   json.number("seconds_unattributed", static_cast<double>(unattributed) * seconds);
   json.begin_array("peers");
-  for (uint32_t first = 0; first < trace_total(); ++first) {
-    for (const ring::PeerCounter& peer : trace_at(first).peers) {
-      if (trace_at(first).head == 0 || peer.rank == -1 ||
+  for (uint32_t first = 0; first < used.count; ++first) {
+    for (const ring::PeerCounter& peer : used.traces[first]->peers) {
+      if (used.traces[first]->head == 0 || peer.rank == -1 ||
           (peer.rank == -2 && peer.sent_messages + peer.received_messages == 0))
         continue;
       ring::PeerCounter total = {peer.rank, 0, 0, 0, 0, 0};
       bool earlier = false;
-      for (uint32_t trace = 0; trace < trace_total(); ++trace) {
-        for (const ring::PeerCounter& same : trace_at(trace).peers) {
-          if (trace_at(trace).head == 0 || same.rank != peer.rank) continue;
+      for (uint32_t trace = 0; trace < used.count; ++trace) {
+        for (const ring::PeerCounter& same : used.traces[trace]->peers) {
+          if (used.traces[trace]->head == 0 || same.rank != peer.rank) continue;
           earlier = earlier || trace < first;
           total.sent_messages += same.sent_messages;
           total.sent_bytes += same.sent_bytes;

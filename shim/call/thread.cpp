@@ -33,6 +33,7 @@ bool thread_key_made;
 SpinLock thread_key_lock;
 
 constexpr uint32_t kPrivateTraces = 24;
+static_assert(kPrivateTraces + 1 <= kMostTraces / 2);  // the ring file has eight
 ring::TraceBuffer* private_traces[kPrivateTraces + 1];  // filled from the front, the shared one last
 ring::TraceBuffer shared_trace;  // of threads beyond all others: their counts may be lost to races, and a note says so
 

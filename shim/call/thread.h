@@ -176,7 +176,8 @@ void scratch_release(Thread& thread, void* memory);
 
 /// Trace buffers of all threads so far: those in the ring file, then private ones (more threads than trace buffers).
 extern std::atomic<uint64_t> unattributed_ticks;  ///< of threads that have ended
-uint32_t trace_total();
+constexpr uint32_t kMostTraces = 64;
+uint32_t trace_total();  ///< at most so many
 ring::TraceBuffer& trace_at(uint32_t index);
 
 /// Classifies a return address and finds the application's call site (may call the dynamic loader; first time only).

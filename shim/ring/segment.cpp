@@ -108,18 +108,25 @@ void place(T*& pointer, uint32_t& count, char* base, const Plan& plan, unsigned 
 }
 
 bool page_is_zero(const char* page) {
-  for (size_t i = 0; i < kPage; i += sizeof(uint64_t))
-    if (*reinterpret_cast<const uint64_t*>(page + i) != 0) return false;
+  typedef uint64_t Wide __attribute__((vector_size(64), may_alias));
+  constexpr size_t kTogether = 8;
+  for (size_t i = 0; i < kPage; i += kTogether * sizeof(Wide)) {
+    Wide any = {};
+    for (size_t k = 0; k < kTogether; ++k) any |= reinterpret_cast<const Wide*>(page + i)[k];
+    uint64_t bits = 0;
+    for (size_t k = 0; k < sizeof(Wide) / sizeof(uint64_t); ++k) bits |= any[k];
+    if (bits != 0) return false;
+  }
   return true;
 }
 
 /// False with errno; a short write means a full file system.
-bool write_page(int fd, const char* page, off_t offset) {
+bool write_pages(int fd, const char* pages, size_t bytes, off_t offset) {
   ssize_t written;
-  do written = pwrite(fd, page, kPage, offset);
+  do written = pwrite(fd, pages, bytes, offset);
   while (written < 0 && errno == EINTR);
-  if (written >= 0 && written < static_cast<ssize_t>(kPage)) errno = ENOSPC;
-  return written == static_cast<ssize_t>(kPage);
+  if (written >= 0 && written < static_cast<ssize_t>(bytes)) errno = ENOSPC;
+  return written == static_cast<ssize_t>(bytes);
 }
 
 }  // namespace
@@ -245,8 +252,11 @@ bool segment_store(const char* path) {
   if (!file_size_allowed(bytes) || !own_file_begin(&file, path, 0666)) return false;
   const char* base = reinterpret_cast<const char*>(runtime.header);
   bool ok = ftruncate(file.fd, static_cast<off_t>(bytes)) == 0;
-  for (size_t offset = 0; ok && offset < bytes; offset += kPage)
-    if (!page_is_zero(base + offset)) ok = write_page(file.fd, base + offset, static_cast<off_t>(offset));
+  for (size_t offset = 0; ok && offset < bytes; offset += kPage) {
+    const size_t first = offset;
+    while (offset < bytes && !page_is_zero(base + offset)) offset += kPage;
+    if (offset != first) ok = write_pages(file.fd, base + first, offset - first, static_cast<off_t>(first));
+  }
   if (!ok) own_file_drop(&file);
   if (!ok || !own_file_commit(&file)) return false;
   segment_discard();

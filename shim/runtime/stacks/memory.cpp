@@ -36,8 +36,15 @@ __attribute__((no_sanitize("address", "thread", "undefined"), noinline)) void co
                                                                                    size_t size) {
   const volatile auto* source = reinterpret_cast<const volatile unsigned char*>(from);
   auto* target = static_cast<volatile unsigned char*>(to);
-  if (size == 8 && from % 8 == 0 && reinterpret_cast<uint64_t>(to) % 8 == 0) {
-    *reinterpret_cast<volatile uint64_t*>(to) = *reinterpret_cast<const volatile uint64_t*>(from);
+  const uint64_t odd = from | reinterpret_cast<uint64_t>(to) | size;
+  if (odd % 8 == 0) {
+    for (size_t i = 0; i < size / 8; ++i)
+      static_cast<volatile uint64_t*>(to)[i] = reinterpret_cast<const volatile uint64_t*>(from)[i];
+    return;
+  }
+  if (odd % 4 == 0) {
+    for (size_t i = 0; i < size / 4; ++i)
+      static_cast<volatile uint32_t*>(to)[i] = reinterpret_cast<const volatile uint32_t*>(from)[i];
     return;
   }
   for (size_t i = 0; i < size; ++i) target[i] = source[i];

@@ -42,8 +42,8 @@ bool read_tables(Reader& reader, const Object& object, Tables* tables) {
   return tables->symbols != 0 && tables->strings != 0;
 }
 
-/// Number of symbols: one more than the last one of the longest hash chain.
-uint32_t count_symbols(Reader& reader, const Tables& tables) {
+/// Number of symbols: one more than the last one of the longest hash chain. From `enough` on it need not be exact.
+uint32_t count_symbols(Reader& reader, const Tables& tables, uint64_t enough) {
   if (tables.hash != 0) {
     uint32_t words[2];  // nbucket, nchain
     return reader.load(tables.hash, &words) ? words[1] : 0;
@@ -58,6 +58,7 @@ uint32_t count_symbols(Reader& reader, const Tables& tables) {
     uint32_t first;
     if (!reader.load(buckets + uint64_t{i} * 4, &first)) return 0;
     if (first > last) last = first;
+    if (last >= enough) return last;
   }
   if (last < header[1]) return header[1];
   for (;; ++last) {
@@ -89,7 +90,8 @@ void Symbols::reset() {
 bool Symbols::search(uint64_t address, const Object& object, Entry* entry) {
   Tables tables;
   if (!read_tables(reader_, object, &tables)) return false;
-  const uint64_t most = (tables.end - tables.symbols) / sizeof(Symbol), told = count_symbols(reader_, tables);
+  const uint64_t most = (tables.end - tables.symbols) / sizeof(Symbol),
+                 told = count_symbols(reader_, tables, search_limit_);
   uint64_t count = told < most ? told : most;
   if (count > search_limit_) count = search_limit_;
   for (uint64_t i = 1; i < count; ++i) {
