@@ -64,6 +64,8 @@ class Emulated(System):
         os.makedirs(f"{self.path}/etc/ucx", exist_ok=True)
         with open(f"{self.path}/etc/ucx/ucx.conf", "w", encoding="ascii") as file:
             file.write("UCX_TLS=self,sysv,posix\n")  # over TCP MPICH 4.0.2 hangs in MPI_Finalize: docs/PLATFORMS.md
+        with open(f"{self.path}/root/.openmpi/mca-params.conf", "w", encoding="ascii") as file:
+            file.write(light.OLD_OPENMPI_PARAMETERS + "osc = ^rdma\n")  # which makes no window there natively: docs/PLATFORMS.md
 
     def environment_of(self, plain=False):
         """plain: cc and c++ cross-compile, too. Not for meson setup, which tries them as this machine's."""
@@ -71,8 +73,7 @@ class Emulated(System):
         return {**os.environ, "PATH": f"{self.build}/mpi/plain:{path}" if plain else path,
                 "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 # Open MPI's copies between processes ask for a system call that the emulator does not have.
-                "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-                "OMPI_MCA_osc": "^rdma"}  # which makes no window there natively: docs/PLATFORMS.md
+                "OMPI_MCA_btl": "self,vader,tcp", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
     def here(self, *words, **options):
         return subprocess.run(["nice", *words], env=self.environment_of(words[0] == "ninja"), check=options.pop("check", True), **options)
