@@ -175,6 +175,7 @@ void segment_leave(bool (*keep)()) {
   static char chunk[kChunk];
   static const std::atomic<bool> never;
   node_memory_discard();
+  if (runtime.size == 1) return;  // its ring is gone already
   segment_prefix(world_prefix, sizeof(world_prefix));  // what other jobs have there is not opened
   // Each rank has noted that it has finished before it looks: of the last two at least one sees both.
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
