@@ -81,7 +81,7 @@ def program(checks, mpi, name):
 
 # The flight recorder stores aligned words plainly, one writer a trace buffer. Its readers are mostly other processes, take the words
 # by relaxed loads and look afterwards whether they still hold: one side of such a pair is the recorder's.
-RECORDER, READER = re.compile(r"flight\.(cpp|h):|fast_path\.h:"), re.compile(r"\b(sites|collect|snapshot|place|kernel_state|reader|operator\(\) at sites)\b")
+RECORDER, READER = re.compile(r"flight\.(cpp|h):|fast_path\.h:"), re.compile(r"\b(records|collect|snapshot|place|kernel_state|reader)\b")
 
 
 def by_design(one, other):

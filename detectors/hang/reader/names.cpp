@@ -70,7 +70,9 @@ static bool python_site(const Watched& watched, uint64_t address, char* text, ui
   for (uint32_t i = 0; i < watched.trace_count; ++i) {
     const ring::TraceBuffer& trace = watched.traces[i];
     const uint64_t open = __atomic_load_n(&trace.current, __ATOMIC_ACQUIRE);
-    if (open == 0 || trace.records[(open - 1) % ring::kRecordsPerTrace].site != address) continue;
+    if (open == 0) continue;
+    const ring::Record& record = trace.records[(open - 1) % ring::kRecordsPerTrace];
+    if (__atomic_load_n(&record.site, __ATOMIC_RELAXED) != address) continue;
     return python_at(watched, __atomic_load_n(&trace.tid, __ATOMIC_RELAXED), text, bytes) &&
            __atomic_load_n(&trace.current, __ATOMIC_ACQUIRE) == open;
   }
