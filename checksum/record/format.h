@@ -12,22 +12,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/model/value_type.h"
+
 namespace resil::record {
 
 /// What is written. 1, which is read as well, has no kTime items.
 constexpr uint32_t kFormatVersion = 2, kOldestFormat = 1;
-
-/// What the eight bytes `in`, `out`, `digest` or `bits` are. A single number is kept itself, so that a divergence can
-/// show it; everything else as the digest of shim/base/digest/digest.h.
-enum class ValueType : uint8_t {
-  kNone = 0,  ///< nothing is kept: not known, or the call has none; takes no room
-  kDigest = 1,
-  kDouble = 2,  ///< bits of a double
-  kFloat = 3,  ///< bits of a float in the lower half
-  kSigned = 4,  ///< integer of any width, sign-extended
-  kUnsigned = 5,  ///< integer of any width, zero-extended
-  kBytes = 6,  ///< up to eight bytes as they lay in memory, the rest zero
-};
 
 /// Bits of CallRecord::flags.
 enum CallFlag : uint16_t {

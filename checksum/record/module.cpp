@@ -298,7 +298,7 @@ void report(JsonWriter& json) {
     number("completions", counts.completions);
     number("messages", counts.messages);
     number("values", counts.values);
-    number("bytes", bytes_read);
+    number("bytes", data_bytes_read);
     number("logged", counts.logged);
     number("unread", counts.unread);
     number("forced", counts.forced);
@@ -323,7 +323,7 @@ void report(JsonWriter& json) {
     snprintf(text, sizeof(text),
              "rank %d compared %" PRIu64 " calls, %" PRIu64 " messages, %" PRIu64 " values of %" PRIu64
              " bytes with the recording%s",
-             runtime.rank, counts.calls.value(), counts.messages.value(), counts.values.value(), bytes_read.value(),
+             runtime.rank, counts.calls.value(), counts.messages.value(), counts.values.value(), data_bytes_read.value(),
              complete() ? "" : ", which ENDS EARLY");
     report_last_words(text, complete());
   }

@@ -8,7 +8,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +19,8 @@
 #include <cstring>
 
 #include "detectors/replicas/paths.h"
+#include "detectors/replicas/times.h"
+#include "detectors/replicas/words.h"
 #include "shim/abi/backend.h"
 #include "shim/call/function_slots.h"
 #include "shim/runtime/accelerators/loads.h"
@@ -208,6 +213,52 @@ Word temporary_stand_in(char* name, Word a, Word b) {
   return result == reinterpret_cast<Word>(room) ? reinterpret_cast<Word>(name) : result;
 }
 
+/// Clocks, ids and random numbers, which are others in each part.
+const char* name_of_row(unsigned row);
+template <unsigned row>
+Word noticed_stand_in(Word a, Word b, Word c, Word d, Word e, Word f) {
+  may_differ(name_of_row(row));
+  return call(row, a, b, c, d, e, f);
+}
+
+/// Clocks that say what they said in the leading part (times.h).
+template <unsigned row>
+Word clock_gettime_stand_in(int clock, timespec* time) {
+  const Word result = static_cast<int>(call(row, clock, time));
+  if (result != 0 || time == nullptr || clock < 0 || clock > 15) return result;
+  const int64_t ns = times_told_by_libc(static_cast<Clock>(kClockGettime + clock), time->tv_sec * 1000000000 + time->tv_nsec);
+  *time = {ns / 1000000000, ns % 1000000000};
+  return 0;
+}
+void tell(timeval* time, Clock clock) {
+  const int64_t us = times_told_by_libc(clock, time->tv_sec * 1000000 + time->tv_usec);
+  *time = {us / 1000000, us % 1000000};
+}
+template <unsigned row>
+Word gettimeofday_stand_in(timeval* time, void* zone) {
+  const Word result = static_cast<int>(call(row, time, zone));
+  if (result == 0 && time != nullptr) tell(time, kGettimeofday);
+  return result;
+}
+template <unsigned row>
+Word time_stand_in(time_t* time) {
+  const int64_t told = times_told_by_libc(kTime, call(row, static_cast<time_t*>(nullptr)));
+  if (time != nullptr) *time = told;
+  return told;
+}
+template <unsigned row>
+Word clock_stand_in() {
+  return times_told_by_libc(kClock, call(row));
+}
+template <unsigned row>
+Word getrusage_stand_in(int who, rusage* usage) {
+  const Word result = static_cast<int>(call(row, who, usage));
+  if (result != 0 || who != RUSAGE_SELF || usage == nullptr) return result;
+  tell(&usage->ru_utime, kUserTime);
+  tell(&usage->ru_stime, kSystemTime);
+  return 0;
+}
+
 struct Row {
   const char* name;
   void* instead;
@@ -284,12 +335,25 @@ const Row kRows[] = {
     ROW("mkostemp64", temporary_stand_in),
     ROW("mkstemps", temporary_stand_in),
     ROW("mkdtemp", temporary_stand_in),
+    ROW("clock_gettime", clock_gettime_stand_in),
+    ROW("gettimeofday", gettimeofday_stand_in),
+    ROW("time", time_stand_in),
+    ROW("clock", clock_stand_in),
+    ROW("times", noticed_stand_in),
+    ROW("getrusage", getrusage_stand_in),
+    ROW("getrandom", noticed_stand_in),
+    ROW("getentropy", noticed_stand_in),
+    ROW("arc4random", noticed_stand_in),
+    ROW("getpid", noticed_stand_in),
+    ROW("gettid", noticed_stand_in),
 };
 #undef ROW
 #undef ROW_OF
 #undef AS
 constexpr unsigned kRowCount = sizeof(kRows) / sizeof(kRows[0]);
 static_assert(kRowCount <= kMostRows);
+
+const char* name_of_row(unsigned row) { return kRows[row].name; }
 
 bool look_at_slot(FunctionSlot& slot, void*) {
   for (unsigned row = 0; row < kRowCount; ++row) {

@@ -42,4 +42,18 @@ RESIL_MESSAGE(
     "part 0 has written.",
     "If replicas disagree after such a file was read, let the program write its results elsewhere.");
 
+RESIL_FINDING(parts_differ,
+              "ranks %s run the same program on the same data and have come apart: what each %s differs first in %s",
+              "The parts of the job computed different data. With two parts nobody can tell which of them is right.",
+              "run again: if the finding comes back at the same call, the program's result differs from run to run "
+              "(uninitialised memory, the order of threads, a clock, reductions: set RESIL_REDUCE=order); if not, a rank has computed "
+              "wrongly once: RESIL_REPLICAS=3 tells which one.");
+RESIL_FINDING(one_differs,
+              "rank %d on %.60s has come apart from its partners: what it %s differs first in %s; of ranks %s the others agree",
+              "Two parts of the job computed the same, one something else.",
+              "keep jobs off %.60s if the finding comes back there, and send this report directory to the facility; if it comes back "
+              "elsewhere at the same call, the program's result differs from run to run.");
+RESIL_MESSAGE(threads_not_compared, note, "replicas: with MPI_THREAD_MULTIPLE parts are not compared",
+              "The calls of several threads have no order of their own.", "Nothing; or use MPI_THREAD_SERIALIZED.");
+
 }  // namespace resil::messages::replicas

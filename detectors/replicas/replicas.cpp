@@ -17,17 +17,22 @@
 #include "detectors/replicas/input.h"
 #include "detectors/replicas/messages.h"
 #include "detectors/replicas/paths.h"
+#include "detectors/replicas/times.h"
+#include "detectors/replicas/words.h"
+#include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/call/attach.h"
 #include "shim/call/module.h"
 #include "shim/call/parts.h"
 #include "shim/call/runtime.h"
+#include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
 #include "shim/runtime/mailbox.h"
 #include "shim/runtime/memory.h"
+#include "shim/tables/call_data.h"
 
 namespace resil::replicas {
 
@@ -40,14 +45,16 @@ constexpr ConfigEntry kConfig[] = {
      "runs the program in that many parts of the job at once, each on its share of the ranks (docs/REPLICAS.md)"},
 };
 
-int parts, part, members;  // of this job; of this rank; ranks of a part
-bool begun;
+int parts, part, members;  // as in `place`
+bool begun, comparing;
 
 /// What each rank tells the others.
-struct Place {
+struct About {
   uint64_t program, arguments, host;
   char name[64];
 };
+
+About* hosts;  // of all ranks
 
 [[gnu::format(printf, 1, 2)]] [[noreturn]] void stop(const char* format, ...) {
   char line[600];
@@ -69,8 +76,8 @@ uint64_t hash_of_file(const char* path) {
   return hash;
 }
 
-Place own_place() {
-  Place place = {};
+About about_this_rank() {
+  About place = {};
   char path[1024];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
   path[length > 0 ? length : 0] = 0;
@@ -85,15 +92,15 @@ Place own_place() {
 
 /// Stops the job where partners run different programs, and says where they share a node without need.
 void compare_places() {
-  const Place own = own_place();
-  Place* all = memory::map_array<Place>(static_cast<size_t>(runtime.size));
+  const About own = about_this_rank();
+  About* all = memory::map_array<About>(static_cast<size_t>(runtime.size));
   if (all == nullptr || !mailbox::allgather(&own, sizeof(own), all)) stop(text::no_split);
   int nodes = 0, sharing = -1;
   for (int rank = 0; rank < runtime.size; ++rank) {
     bool seen = false;
     for (int other = 0; other < rank && !seen; ++other) seen = all[other].host == all[rank].host;
     nodes += !seen;
-    const Place& leader = all[rank % members];
+    const About& leader = all[rank % members];
     if (all[rank].program != leader.program || all[rank].arguments != leader.arguments)
       stop(text::other_program, parts, rank, rank % members);
     for (int other = rank % members; other < rank && sharing < 0; other += members)
@@ -107,7 +114,7 @@ void compare_places() {
     if (runtime.rank == 0) log_format(text::share_node, sharing, partner, all[sharing].name, nodes);
     add_note_format(text::share_node, sharing, partner, all[sharing].name, nodes);
   }
-  memory::unmap_array(all, static_cast<size_t>(runtime.size));
+  hosts = all;
 }
 
 /// Variables in which launchers tell a rank its place, as they would be without the other parts.
@@ -131,16 +138,13 @@ void tell_environment() {
                                      {"SLURM_LOCALID", Variable::kLocalRank},
                                      {"SLURM_NTASKS", Variable::kSize},
                                      {"SLURM_NPROCS", Variable::kSize}};
-  uint64_t* hosts = memory::map_array<uint64_t>(static_cast<size_t>(runtime.size));
-  const uint64_t own = hash_text(runtime.host);
-  if (hosts == nullptr || !mailbox::allgather(&own, sizeof(own), hosts)) return;
+  const uint64_t own = hosts[runtime.rank].host;
   int local_rank = 0, local_size = 0;
   for (int i = 0; i < members; ++i) {
-    if (hosts[part * members + i] != own) continue;
+    if (hosts[part * members + i].host != own) continue;
     ++local_size;
     local_rank += i < runtime.rank % members;
   }
-  memory::unmap_array(hosts, static_cast<size_t>(runtime.size));
   const int values[] = {runtime.rank % members, members, local_rank, local_size};
   for (const Variable& variable : kVariables) {
     if (getenv(variable.name) == nullptr) continue;
@@ -208,11 +212,51 @@ void after_init() {
     snprintf(file, sizeof(file), "%s/part-0.input", runtime.directory);
     input_begin(part == 0, file);
   }
+  place = {parts, part, members};
   begun = true;
+  comparing = !backend->thread_multiple();
+  if (!comparing) {
+    add_note(text::threads_not_compared);
+    return;
+  }
+  words_begin();
+  times_begin();
 }
 
-void enter(Event&) {
-  if (begun) files_look_again();
+void enter(Event& e) {
+  if (!begun) return;
+  files_look_again();
+  if (!comparing || e.nested) return;
+  static bool prepared;
+  if (!prepared) {
+    prepared = true;
+    prepare_addresses(*e.thread);
+  }
+  const uint64_t now = ticks();
+  times_call((e.attributes & kCallPoll) != 0, now);
+  words_progress(*e.thread, now);
+  capture_enter(e);
+}
+
+void leave(Event& e) {
+  if (begun && comparing && !e.nested) capture_leave(e);
+}
+
+void progress(Thread& thread) {
+  if (begun && comparing) words_progress(thread, ticks());
+}
+
+double time(Thread& thread, CallId id, double value) {
+  return begun && comparing && id == CallId::kMPI_Wtime ? times_told(thread, value) : value;
+}
+bool times() { return true; }
+
+/// MPI_Finalize is the program's last call: before the real one.
+void before_finalize() {
+  if (!begun || !comparing || current_thread == nullptr) return;
+  times_end(*current_thread);
+  words_end(*current_thread);
+  comparing = false;
 }
 
 /// At the end of a process that has finalised MPI; of a part's first one, when nobody writes any more.
@@ -238,24 +282,35 @@ void report(JsonWriter& json) {
   json.integer("part", part);
   json.integer("rank", runtime.rank % members);
   json.integer("ranks", members);
+  words_report(json);
+  times_report(json);
   json.end_object();
 }
 
 constexpr Module kReplicas = {
     .name = "replicas",
     .description = "runs the program two or three times at once, on parts of the job",
-    .stage = Stage::kWatch,
+    .stage = Stage::kReplicas,
     .config = kConfig,
     .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
     .after_init = after_init,
+    .before_finalize = before_finalize,
     .after_finalize = after_finalize,
     .before_abort = before_abort,
     .enter = enter,
+    .leave = leave,
+    .reads_statuses = true,
+    .progress = progress,
+    .time = time,
+    .times = times,
     .report = report,
 };
 RESIL_MODULE(kReplicas);
 
 }  // namespace
+
+const char* host_of(int world_rank) { return hosts[world_rank].name; }
+
 }  // namespace resil::replicas

@@ -20,6 +20,7 @@ enum class Stage : uint8_t {
   kCopies,  ///< checks the copies between device and host
   kChecksum,  ///< compares what was sent with what came
   kRecord,  ///< records what MPI decides, and decides likewise in another run
+  kReplicas,  ///< compares what parts of the job give to MPI
   kSteps,  ///< runs steps of the program twice
   kWatch,  ///< looks and changes nothing: recorder, dumps, whatever comes with no place of its own
   kHang,  ///< watches for hangs
@@ -47,14 +48,15 @@ struct StageOrder {
 
 /// The way in; in reverse the way out.
 constexpr StageOrder kInward = {{Stage::kStaging, Stage::kReduction, Stage::kFault, Stage::kCopies, Stage::kChecksum,
-                                 Stage::kRecord, Stage::kSteps, Stage::kWatch, Stage::kHang}};
+                                 Stage::kRecord, Stage::kReplicas, Stage::kSteps, Stage::kWatch, Stage::kHang}};
 /// Who is asked first to carry out a call in place of the library (`execute_instead`); the first one that does ends the
 /// search.
 constexpr StageOrder kCarrying = {{Stage::kStaging, Stage::kReduction, Stage::kFault, Stage::kCopies, Stage::kRecord,
-                                   Stage::kChecksum, Stage::kSteps, Stage::kWatch, Stage::kHang}};
+                                   Stage::kChecksum, Stage::kReplicas, Stage::kSteps, Stage::kWatch, Stage::kHang}};
 /// Who is told first that a request is complete (`completed`).
 constexpr StageOrder kCompleting = {{Stage::kReduction, Stage::kStaging, Stage::kFault, Stage::kCopies,
-                                     Stage::kChecksum, Stage::kRecord, Stage::kSteps, Stage::kWatch, Stage::kHang}};
+                                     Stage::kChecksum, Stage::kRecord, Stage::kReplicas, Stage::kSteps, Stage::kWatch,
+                                     Stage::kHang}};
 static_assert(kInward.complete() && kCarrying.complete() && kCompleting.complete());
 
 /// What must be before what, and why. A list that breaks one does not compile.
@@ -67,6 +69,8 @@ constexpr StageRule kStageRules[] = {
     {kInward, Stage::kStaging, Stage::kReduction, "a reduction that starts reads what was copied down"},
     {kInward, Stage::kStaging, Stage::kChecksum, "all others see the buffers that the library is given"},
     {kInward, Stage::kStaging, Stage::kRecord, "as for checksums"},
+    {kInward, Stage::kStaging, Stage::kReplicas, "as for checksums"},
+    {kInward, Stage::kRecord, Stage::kReplicas, "a recorded value takes its place before it is compared"},
     {kInward, Stage::kFault, Stage::kChecksum, "late damage lands on the way out, when checksums have looked"},
     {kInward, Stage::kChecksum, Stage::kRecord,
      "on the way out MPI's decision is kept before a mismatch can end the job"},
@@ -82,6 +86,7 @@ constexpr StageRule kStageRules[] = {
      "the result is computed in host memory, then copied to the device"},
     {kCompleting, Stage::kStaging, Stage::kChecksum, "the data is in the program's buffer when it is read"},
     {kCompleting, Stage::kStaging, Stage::kRecord, "likewise"},
+    {kCompleting, Stage::kStaging, Stage::kReplicas, "likewise"},
 };
 
 constexpr bool stages_obey_rules() {

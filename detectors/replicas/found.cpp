@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a difference means, and what is told of it. See words.h.
+//
+// Who gave the first wrong word computed it: everybody else has it from there. Such a rank of the leading part publishes
+// the finding, and leaves the file `replicas-differ` in the report directory, so that nobody publishes what follows from
+// it. What may differ without a fault leaves `replicas-may-differ`.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "detectors/replicas/messages.h"
+#include "detectors/replicas/words.h"
+#include "shim/call/runtime.h"
+#include "shim/call/site_text.h"
+#include "shim/config/config.h"
+#include "shim/model/calls.h"
+#include "shim/report/finding.h"
+#include "shim/report/log.h"
+#include "shim/ring/ring_format.h"
+
+namespace resil::replicas {
+
+namespace text = messages::replicas;
+
+namespace {
+
+std::atomic<bool> seen_choice;
+const char* first_choice;
+
+/// Of a difference that this rank has got from elsewhere.
+struct {
+  bool any;
+  uint64_t number;
+  Word words[3];
+  bool compared[3];
+  Origin origin;
+  int odd;
+} kept;
+
+void mark_path(char* path, size_t bytes, const char* name) { snprintf(path, bytes, "%s/%s", runtime.directory, name); }
+
+/// True: it is new.
+bool mark(const char* name) {
+  char path[1200];
+  mark_path(path, sizeof(path), name);
+  const int file = openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return errno != EEXIST;
+  close(file);
+  return true;
+}
+
+bool marked(const char* name) {
+  char path[1200];
+  mark_path(path, sizeof(path), name);
+  return access(path, F_OK) == 0;
+}
+
+void call_text(const Origin& origin, char* line, size_t bytes) {
+  char site[112] = "an unknown place", peer[40] = "";
+  if (origin.site != 0) site_text(origin.site, site, sizeof(site));
+  if (origin.peer >= 0) snprintf(peer, sizeof(peer), " with rank %d of its communicator", origin.peer);
+  snprintf(line, bytes, "%s%s, %" PRIu64 " bytes, at %s", origin.site != 0 ? call_info(static_cast<CallId>(origin.call)).name : "MPI_Finalize", peer,
+           origin.bytes, site);
+}
+
+void publish(uint64_t number, const Word* words, const bool* compared, const Origin& origin, int odd) {
+  Finding finding;
+  const bool open = may_anything_differ();
+  finding.start("parts_differ", open ? Confidence::kSuspected : Confidence::kVerified);
+  char call[320], partners[64];
+  call_text(origin, call, sizeof(call));
+  int length = 0;
+  for (int part = 0; part < place.parts; ++part) {
+    if (!compared[part]) continue;
+    length += snprintf(partners + length, sizeof(partners) - static_cast<size_t>(length), "%s%d", length != 0 ? ", " : "", place.partner(part));
+    if (odd < 0) finding.victim(place.partner(part));
+  }
+  const char* what = origin.gave ? "gives MPI" : "has got from MPI";
+  if (odd >= 0) {
+    finding.culprit(place.partner(odd));
+    finding.say(text::one_differs, place.partner(odd), host_of(place.partner(odd)), what, call, partners);
+    finding.to_do(text::one_differs_to_do, host_of(place.partner(odd)));
+  } else {
+    finding.say(text::parts_differ, partners, what, call);
+    finding.to_do(text::parts_differ_to_do);
+  }
+  for (int part = 0; part < place.parts; ++part) {
+    if (!compared[part]) continue;
+    char name[24];
+    snprintf(name, sizeof(name), "rank %d", place.partner(part));
+    finding.add(name, "on %.60s: data %016" PRIx64 ", call %016" PRIx64, host_of(place.partner(part)), words[part].data, words[part].shape);
+  }
+  finding.add("word", "%" PRIu64 " of rank %d of each part", number, place.rank());
+  if (open)
+    finding.add("may differ", "%s", first_choice != nullptr ? first_choice : "another rank has made a call whose outcome depends on time");
+  finding_publish(finding);
+  if (!open && strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0) stop_job(90);
+}
+
+}  // namespace
+
+void may_differ(const char* why) {
+  if (place.parts == 0 || seen_choice.load(std::memory_order_relaxed) || seen_choice.exchange(true)) return;
+  first_choice = why;
+  mark("replicas-may-differ");
+}
+
+bool may_anything_differ() { return marked("replicas-may-differ"); }
+
+void found_difference(uint64_t number, const Word* words, const bool* compared, const Origin& origin, int odd) {
+  if (origin.gave) {
+    if (mark("replicas-differ")) publish(number, words, compared, origin, odd);
+    return;
+  }
+  if (kept.any) return;
+  kept.any = true;
+  kept.number = number;
+  memcpy(kept.words, words, sizeof(kept.words));
+  memcpy(kept.compared, compared, sizeof(kept.compared));
+  kept.origin = origin;
+  kept.odd = odd;
+}
+
+void found_end() {
+  if (kept.any && mark("replicas-differ")) publish(kept.number, kept.words, kept.compared, kept.origin, kept.odd);
+}
+
+}  // namespace resil::replicas

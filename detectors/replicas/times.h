@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Clocks say in every part what they said in the leading one: MPI_Wtime, and those of libc that the program's own objects
+// ask. Values travel in the order in which they were asked for, by how many calls the rank had made by then: between the
+// same two calls a follower is told the same. Of the thread that has initialised MPI; others are told the truth.
+#pragma once
+
+#include <cstdint>
+
+namespace resil {
+struct Thread;
+class JsonWriter;
+}  // namespace resil
+
+namespace resil::replicas {
+
+/// After `place` is known, in MPI_Init.
+void times_begin();
+/// What MPI_Wtime returns in place of `value`.
+double times_told(Thread& thread, double value);
+/// Which clock: those of clock_gettime by their numbers, then others.
+enum Clock : uint8_t { kClockGettime = 1, kGettimeofday = 20, kTime, kClock, kUserTime, kSystemTime, kClockCount };
+/// What a clock of libc says in place of `value`, in its own unit. Outside of MPI calls; any thread.
+int64_t times_told_by_libc(Clock clock, int64_t value);
+/// The rank makes another call. `poll`: one that may be repeated as often as time allows, so that it does not count.
+void times_call(bool poll, uint64_t now);
+void times_end(Thread& thread);
+void times_report(JsonWriter& json);
+
+}  // namespace resil::replicas

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sequence of words: batches of followers, and their comparison in the leading part. See words.h.
+//
+// The leading part keeps its words until all followers' have come. A follower waits for nobody
+// before MPI_Finalize: if its batches are not taken it leaves words out, and says so by their numbers.
+
+#include "detectors/replicas/words.h"
+
+#include <cstring>
+
+#include "shim/abi/backend.h"
+#include "shim/call/runtime.h"
+#include "shim/call/thread.h"
+#include "shim/report/json.h"
+#include "shim/runtime/mailbox.h"
+#include "shim/runtime/memory.h"
+#include "shim/runtime/progress.h"
+
+namespace resil::replicas {
+
+constinit Place place = {};
+
+int Place::rank() const { return runtime.rank % members; }
+
+namespace {
+
+constexpr uint32_t kBatch = 256, kBatches = 1024, kPosted = 16;
+constexpr uint64_t kMostKept = 1u << 20;  ///< own words of the leading part: 16 MiB, and 32 MiB of origins
+constexpr int kMostParts = 3;
+constexpr double kPatience = 10;  ///< seconds that a leader waits for a follower which is a million words behind
+
+struct Batch {
+  uint64_t first;  ///< number of its first word
+  uint32_t count, part;
+  uint64_t last;  ///< not 0: there are no more, and these were all
+  Word words[kBatch];
+};
+
+uint64_t added, compared, left_out, differing;
+bool open;
+
+// A follower's.
+Batch* batches;
+uint64_t requests[kBatches];
+uint32_t first_sent, filling;  // by number, modulo kBatches: under way are [first_sent, filling)
+uint64_t last_flush;
+
+// The leading part's.
+Word* own;
+Origin* origins;
+mailbox::Inbox<Batch> inbox;
+Batch* posted;
+uint64_t posted_requests[kPosted];
+struct Follower {
+  Word* words;  // numbers [from, until), modulo kMostKept
+  bool* missing;
+  uint64_t until;
+  bool ended, apart;  // no more come; compared no more
+} followers[kMostParts];
+uint64_t from;  // the next number to be compared
+bool leader_apart;
+
+size_t bytes_of(const Batch& batch) { return offsetof(Batch, words) + batch.count * sizeof(Word); }
+
+void take_back_sent() {
+  while (first_sent != filling && backend->test(&requests[first_sent % kBatches])) ++first_sent;
+}
+
+/// Sends the batch that is being filled.
+void send_batch(uint64_t last) {
+  Batch& batch = batches[filling % kBatches];
+  batch.part = static_cast<uint32_t>(place.part);
+  batch.last = last;
+  if (!mailbox::send(&batch, bytes_of(batch), place.partner(0), tags::kReplicas[0], &requests[filling % kBatches])) {
+    left_out += batch.count;
+    batch.count = 0;
+    return;
+  }
+  ++filling;
+  batches[filling % kBatches].count = 0;
+}
+
+bool room_for_batch() {
+  if (filling - first_sent < kBatches - 1) return true;
+  take_back_sent();
+  return filling - first_sent < kBatches - 1;
+}
+
+void take_batch(const Batch& batch) {
+  Follower& follower = followers[batch.part < kMostParts ? batch.part : 0];
+  for (uint64_t number = follower.until; number < batch.first + batch.count; ++number) {
+    if (number - from >= kMostKept) break;  // never: a follower's words are taken only as far as there is room
+    const uint64_t at = number % kMostKept;
+    follower.missing[at] = number < batch.first;
+    if (number >= batch.first) follower.words[at] = batch.words[number - batch.first];
+  }
+  if (batch.first + batch.count > follower.until) follower.until = batch.first + batch.count;
+  if (batch.last != 0) follower.ended = true;
+}
+
+bool equal(const Word& one, const Word& other) { return one.data == other.data && one.shape == other.shape; }
+
+/// Compares word `number`, which all parts that are still compared have.
+void compare(uint64_t number) {
+  const uint64_t at = number % kMostKept;
+  Word words[kMostParts];
+  bool has[kMostParts] = {};
+  int parts[kMostParts], count = 0;
+  for (int part = 0; part < place.parts; ++part) {
+    if (part == 0 ? leader_apart : followers[part].apart || followers[part].missing[at]) continue;
+    words[part] = part == 0 ? own[at] : followers[part].words[at];
+    has[part] = true;
+    parts[count++] = part;
+  }
+  if (count < 2) {
+    left_out += 1;
+    return;
+  }
+  ++compared;
+  bool same = true;
+  for (int i = 1; i < count; ++i) same = same && equal(words[parts[0]], words[parts[i]]);
+  if (same) [[likely]]
+    return;
+  int odd = -1;
+  for (int i = 0; i < count && count == 3; ++i)
+    if (equal(words[parts[(i + 1) % 3]], words[parts[(i + 2) % 3]])) odd = parts[i];
+  differing += 1;
+  found_difference(number, words, has, origins[at], odd);
+  // Replicas that have come apart differ for ever: one finding says it.
+  for (int part = 0; part < place.parts; ++part)
+    if (odd < 0 || part == odd) (part == 0 ? leader_apart : followers[part].apart) = true;
+}
+
+void compare_what_is_there() {
+  for (; open;) {
+    if (from >= added) return;
+    for (int part = 1; part < place.parts; ++part)
+      if (!followers[part].apart && !followers[part].ended && followers[part].until <= from) return;
+    const uint64_t at = from % kMostKept;
+    for (int part = 1; part < place.parts; ++part)
+      if (followers[part].ended && followers[part].until <= from) followers[part].missing[at] = true;
+    compare(from);
+    ++from;
+  }
+}
+
+/// Takes what has come, as far as there is room for it.
+void take_what_came() {
+  bool failed = false;
+  while (inbox.is_open() && inbox.has_come(&failed)) {
+    if (failed) {
+      inbox.close();
+      return;
+    }
+    const Batch& batch = inbox.message();
+    if (open && batch.first + batch.count - from > kMostKept) return;  // later: the follower is that far ahead
+    if (open) take_batch(batch);
+    else if (batch.last != 0) followers[batch.part < kMostParts ? batch.part : 0].ended = true;
+    if (!inbox.again()) return;
+  }
+}
+
+}  // namespace
+
+void words_begin() {
+  if (place.part != 0) {
+    batches = memory::map_array<Batch>(kBatches);
+    open = batches != nullptr;
+    return;
+  }
+  own = memory::map_array<Word>(kMostKept);
+  origins = memory::map_array<Origin>(kMostKept);
+  posted = memory::map_array<Batch>(kPosted);
+  open = own != nullptr && origins != nullptr && posted != nullptr;
+  for (int part = 1; part < place.parts; ++part) {
+    followers[part].words = memory::map_array<Word>(kMostKept);
+    followers[part].missing = memory::map_array<bool>(kMostKept);
+    open = open && followers[part].words != nullptr && followers[part].missing != nullptr;
+  }
+  open = open && inbox.open(tags::kReplicas[0], posted, posted_requests, kPosted);
+}
+
+void words_add(Thread& thread, const Word& word, const Origin& origin) {
+  if (!open) {
+    left_out += 1;
+    return;
+  }
+  const uint64_t number = added++;
+  if (place.part == 0) {
+    if (number - from >= kMostKept) [[unlikely]] {
+      // So far ahead of a follower, which does not wait for anybody. Not for ever: it may be stopped.
+      const uint64_t limit = ticks() + static_cast<uint64_t>(kPatience * runtime.header->ticks_per_second);
+      wait_until(
+          thread,
+          [&] {
+            take_what_came();
+            compare_what_is_there();
+            return number - from < kMostKept || ticks() > limit;
+          },
+          kForOthers);
+      if (number - from >= kMostKept) {
+        open = false;
+        return;
+      }
+    }
+    own[number % kMostKept] = word;
+    origins[number % kMostKept] = origin;
+    return;
+  }
+  (void)thread;
+  Batch& batch = batches[filling % kBatches];
+  if (batch.count == 0) batch.first = number;
+  if (batch.count == kBatch || batch.first + batch.count != number) {  // full, and could not be sent
+    left_out += 1;
+    return;
+  }
+  batch.words[batch.count++] = word;
+  if (batch.count == kBatch && room_for_batch()) send_batch(0);
+}
+
+void words_progress(Thread&, uint64_t now) {
+  if (place.part == 0) {
+    take_what_came();
+    compare_what_is_there();
+    return;
+  }
+  if (!open) return;
+  take_back_sent();
+  Batch& batch = batches[filling % kBatches];
+  if (batch.count == kBatch || (batch.count != 0 && now - last_flush > runtime.header->ticks_per_second / 10)) {
+    last_flush = now;
+    if (room_for_batch()) send_batch(0);
+  }
+}
+
+void words_end(Thread& thread) {
+  if (place.part != 0) {
+    if (!open) return;
+    wait_until(thread, room_for_batch, kForOthers);
+    if (batches[filling % kBatches].count == 0) batches[filling % kBatches].first = added;
+    send_batch(1);
+    // They are the leader's before the private communicator goes.
+    wait_until(
+        thread,
+        [] {
+          take_back_sent();
+          return first_sent == filling;
+        },
+        kForOthers);
+    open = false;
+    return;
+  }
+  // All followers come to MPI_Finalize as well: it would wait for them, too.
+  wait_until(
+      thread,
+      [] {
+        take_what_came();
+        compare_what_is_there();
+        bool all = true;
+        for (int part = 1; part < place.parts; ++part) all = all && followers[part].ended;
+        return all || !inbox.is_open();
+      },
+      kForOthers);
+  if (inbox.is_open()) inbox.close();
+  // A part that has made more calls, or fewer.
+  for (int part = 1; part < place.parts; ++part) {
+    Follower& follower = followers[part];
+    if (follower.apart || leader_apart || !open || follower.until == added) continue;
+    const uint64_t number = follower.until < added ? follower.until : added;
+    Word words[kMostParts] = {};
+    bool has[kMostParts] = {};
+    has[0] = has[part] = true;
+    differing += 1;
+    Origin origin = number < added && added - number <= kMostKept ? origins[number % kMostKept] : Origin{};
+    origin.gave = true;
+    found_difference(number, words, has, origin, -1);
+    follower.apart = true;
+  }
+  open = false;
+  found_end();
+}
+
+void words_report(JsonWriter& json) {
+  json.integer("words", static_cast<int64_t>(added));
+  if (place.part == 0) json.integer("compared", static_cast<int64_t>(compared));
+  json.integer("left_out", static_cast<int64_t>(left_out));
+  if (place.part == 0) json.integer("differing", static_cast<int64_t>(differing));
+}
+
+}  // namespace resil::replicas

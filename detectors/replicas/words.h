@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank gives to MPI and gets from it, as a sequence of words that partners compare (docs/REPLICAS.md). Followers
+// send theirs to the leading part, which compares and votes. One thread at a time: with MPI_THREAD_MULTIPLE there are
+// no words.
+#pragma once
+
+#include <cstdint>
+
+namespace resil {
+struct Event;
+struct Thread;
+class JsonWriter;
+}  // namespace resil
+
+namespace resil::replicas {
+
+/// As it travels.
+struct Word {
+  uint64_t data;  ///< of the value, 0: there is none that can be read
+  uint64_t shape;  ///< of the call: function, peer, tag, bytes
+};
+
+/// Beside it, in the leading part.
+struct Origin {
+  uint64_t site, bytes;
+  int32_t peer, tag;
+  uint16_t call;
+  bool gave;  ///< the program's own data; else what MPI gave it
+};
+
+/// This rank's place.
+struct Place {
+  int parts, part, members;  ///< members: ranks of a part
+  int rank() const;  ///< in the part
+  int partner(int of_part) const { return of_part * members + rank(); }
+};
+extern Place place;
+
+/// Where a world rank runs.
+const char* host_of(int world_rank);
+
+/// In MPI_Init, after the split. Allocates.
+void words_begin();
+/// The next word of this rank.
+void words_add(Thread& thread, const Word& word, const Origin& origin);
+/// Sends what is due, takes what has come. In any call.
+void words_progress(Thread& thread, uint64_t now);
+/// In MPI_Finalize: the rest, and who was wrong.
+void words_end(Thread& thread);
+void words_report(JsonWriter& json);
+
+// --- capture.cpp: calls as words
+void capture_enter(Event& event);
+void capture_leave(Event& event);
+
+// --- found.cpp
+/// Something in this rank chose among what may differ from part to part without anybody's fault. All ranks of the job see
+/// that somebody did, before they can get data that depends on it. Async-signal-safe; a system call once.
+void may_differ(const char* why);
+bool may_anything_differ();
+/// Differences are told by who gave the first wrong word; others have it from there. `odd`: the part that is wrong by
+/// vote, -1: nobody knows.
+void found_difference(uint64_t number, const Word* words, const bool* compared, const Origin& origin, int odd);
+/// At the end: nobody has told of a difference that somebody has.
+void found_end();
+
+}  // namespace resil::replicas
