@@ -323,8 +323,8 @@ void report(JsonWriter& json) {
     snprintf(text, sizeof(text),
              "rank %d compared %" PRIu64 " calls, %" PRIu64 " messages, %" PRIu64 " values of %" PRIu64
              " bytes with the recording%s",
-             runtime.rank, counts.calls.value(), counts.messages.value(), counts.values.value(), data_bytes_read.value(),
-             complete() ? "" : ", which ENDS EARLY");
+             runtime.rank, counts.calls.value(), counts.messages.value(), counts.values.value(),
+             data_bytes_read.value(), complete() ? "" : ", which ENDS EARLY");
     report_last_words(text, complete());
   }
   json.end_object();

@@ -74,17 +74,20 @@ int32_t tag_of(const Event& e) { return e.attributes & kCallBothWays ? e.receive
 uint64_t shape_of(const Event& e, bool gave) {
   uint64_t shape = hash_combine(static_cast<uint64_t>(call_info(e.id).plain), gave ? 1 : 2);
   const bool has_comm = e.comm_handle != 0 && e.comm != nullptr;
-  shape = hash_combine(shape, has_comm ? static_cast<uint64_t>(e.comm->size) << 32 | static_cast<uint32_t>(e.comm->rank) : 0);
+  shape = hash_combine(shape,
+                       has_comm ? static_cast<uint64_t>(e.comm->size) << 32 | static_cast<uint32_t>(e.comm->rank) : 0);
   return hash_combine(shape, static_cast<uint64_t>(static_cast<uint32_t>(e.peer)) << 32 | static_cast<uint32_t>(e.tag));
 }
 
 void add(Thread& thread, const Value& value, uint64_t shape, const Origin& origin) {
-  const Word word = {value.type == ValueType::kNone ? uint64_t{value.unread} : mix64(value.bits + 3), hash_combine(shape, origin.bytes)};
+  const Word word = {value.type == ValueType::kNone ? uint64_t{value.unread} : mix64(value.bits + 3),
+                     hash_combine(shape, origin.bytes)};
   words_add(thread, word, origin);
 }
 
 void add_call(Event& e, const Value& value, bool gave, uint64_t bytes) {
-  add(*e.thread, value, shape_of(e, gave), {e.site, bytes, gave ? e.peer : source_of(e), gave ? e.tag : tag_of(e), static_cast<uint16_t>(e.id), gave});
+  add(*e.thread, value, shape_of(e, gave),
+      {e.site, bytes, gave ? e.peer : source_of(e), gave ? e.tag : tag_of(e), static_cast<uint16_t>(e.id), gave});
 }
 
 bool has_statuses(const Event& e) {
@@ -93,9 +96,12 @@ bool has_statuses(const Event& e) {
 
 /// Does MPI choose here what may depend on time?
 void notice_choice(const Event& e, uint16_t is) {
-  if ((is & kMatches) && !(e.attributes & kCallPersistent) && is_wild(source_of(e), tag_of(e))) may_differ("a receive or probe from any source or with any tag");
+  if ((is & kMatches) && !(e.attributes & kCallPersistent) && is_wild(source_of(e), tag_of(e)))
+    may_differ("a receive or probe from any source or with any tag");
   else if ((is & kProbes) && (e.attributes & kCallPoll)) may_differ("a probe");
-  else if ((e.attributes & kCallCompletes) && e.request_count > 0 && ((e.attributes & kCallPoll) || e.index != nullptr || e.outcount != nullptr)) may_differ("a test of requests, or a wait for any of them");
+  else if ((e.attributes & kCallCompletes) && e.request_count > 0 &&
+           ((e.attributes & kCallPoll) || e.index != nullptr || e.outcount != nullptr))
+    may_differ("a test of requests, or a wait for any of them");
   else if (is & kUnforced) may_differ("an operation whose order is MPI's");
   else if ((e.attributes & (kCallPersistent | kCallPartitioned)) || (is & (kWindow | kBlind)))
     may_differ("data that has no word: of persistent requests, windows or split collective file access");

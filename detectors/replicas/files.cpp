@@ -226,7 +226,8 @@ template <unsigned row>
 Word clock_gettime_stand_in(int clock, timespec* time) {
   const Word result = static_cast<int>(call(row, clock, time));
   if (result != 0 || time == nullptr || clock < 0 || clock > 15) return result;
-  const int64_t ns = times_told_by_libc(static_cast<Clock>(kClockGettime + clock), time->tv_sec * 1000000000 + time->tv_nsec);
+  const int64_t ns =
+      times_told_by_libc(static_cast<Clock>(kClockGettime + clock), time->tv_sec * 1000000000 + time->tv_nsec);
   *time = {ns / 1000000000, ns % 1000000000};
   return 0;
 }

@@ -2,9 +2,9 @@
 //
 // What a difference means, and what is told of it. See words.h.
 //
-// Who gave the first wrong word computed it: everybody else has it from there. Such a rank of the leading part publishes
-// the finding, and leaves the file `replicas-differ` in the report directory, so that nobody publishes what follows from
-// it. What may differ without a fault leaves `replicas-may-differ`.
+// Who gave the first wrong word computed it: everybody else has it from there. Such a rank of the leading part
+// publishes the finding, and leaves the file `replicas-differ` in the report directory, so that nobody publishes what
+// follows from it. What may differ without a fault leaves `replicas-may-differ`.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -67,8 +67,9 @@ void call_text(const Origin& origin, char* line, size_t bytes) {
   char site[112] = "an unknown place", peer[40] = "";
   if (origin.site != 0) site_text(origin.site, site, sizeof(site));
   if (origin.peer >= 0) snprintf(peer, sizeof(peer), " with rank %d of its communicator", origin.peer);
-  snprintf(line, bytes, "%s%s, %" PRIu64 " bytes, at %s", origin.site != 0 ? call_info(static_cast<CallId>(origin.call)).name : "MPI_Finalize", peer,
-           origin.bytes, site);
+  snprintf(line, bytes, "%s%s, %" PRIu64 " bytes, at %s",
+           origin.site != 0 ? call_info(static_cast<CallId>(origin.call)).name : "MPI_Finalize", peer, origin.bytes,
+           site);
 }
 
 void publish(uint64_t number, const Word* words, const bool* compared, const Origin& origin, int odd) {
@@ -80,7 +81,8 @@ void publish(uint64_t number, const Word* words, const bool* compared, const Ori
   int length = 0;
   for (int part = 0; part < place.parts; ++part) {
     if (!compared[part]) continue;
-    length += snprintf(partners + length, sizeof(partners) - static_cast<size_t>(length), "%s%d", length != 0 ? ", " : "", place.partner(part));
+    length += snprintf(partners + length, sizeof(partners) - static_cast<size_t>(length), "%s%d",
+                       length != 0 ? ", " : "", place.partner(part));
     if (odd < 0) finding.victim(place.partner(part));
   }
   const char* what = origin.gave ? "gives MPI" : "has got from MPI";
@@ -96,11 +98,13 @@ void publish(uint64_t number, const Word* words, const bool* compared, const Ori
     if (!compared[part]) continue;
     char name[24];
     snprintf(name, sizeof(name), "rank %d", place.partner(part));
-    finding.add(name, "on %.60s: data %016" PRIx64 ", call %016" PRIx64, host_of(place.partner(part)), words[part].data, words[part].shape);
+    finding.add(name, "on %.60s: data %016" PRIx64 ", call %016" PRIx64, host_of(place.partner(part)), words[part].data,
+                words[part].shape);
   }
   finding.add("word", "%" PRIu64 " of rank %d of each part", number, place.rank());
   if (open)
-    finding.add("may differ", "%s", first_choice != nullptr ? first_choice : "another rank has made a call whose outcome depends on time");
+    finding.add("may differ", "%s",
+                first_choice != nullptr ? first_choice : "another rank has made a call whose outcome depends on time");
   finding_publish(finding);
   if (!open && strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0) stop_job(90);
 }

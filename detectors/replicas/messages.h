@@ -46,14 +46,24 @@ RESIL_FINDING(parts_differ,
               "ranks %s run the same program on the same data and have come apart: what each %s differs first in %s",
               "The parts of the job computed different data. With two parts nobody can tell which of them is right.",
               "run again: if the finding comes back at the same call, the program's result differs from run to run "
-              "(uninitialised memory, the order of threads, a clock, reductions: set RESIL_REDUCE=order); if not, a rank has computed "
+              "(uninitialised memory, the order of threads, a clock, reductions: set RESIL_REDUCE=order); if not, a "
+              "rank has computed "
               "wrongly once: RESIL_REPLICAS=3 tells which one.");
-RESIL_FINDING(one_differs,
-              "rank %d on %.60s has come apart from its partners: what it %s differs first in %s; of ranks %s the others agree",
-              "Two parts of the job computed the same, one something else.",
-              "keep jobs off %.60s if the finding comes back there, and send this report directory to the facility; if it comes back "
-              "elsewhere at the same call, the program's result differs from run to run.");
+RESIL_FINDING(
+    one_differs,
+    "rank %d on %.60s has come apart from its partners: what it %s differs first in %s; of ranks %s the others agree",
+    "Two parts of the job computed the same, one something else.",
+    "keep jobs off %.60s if the finding comes back there, and send this report directory to the facility; if it comes "
+    "back "
+    "elsewhere at the same call, the program's result differs from run to run.");
 RESIL_MESSAGE(threads_not_compared, note, "replicas: with MPI_THREAD_MULTIPLE parts are not compared",
               "The calls of several threads have no order of their own.", "Nothing; or use MPI_THREAD_SERIALIZED.");
+
+RESIL_MESSAGE(
+    windows, log_note,
+    "replicas: the program makes a window (%s), and parts share a node: Open MPI 4.1 and MPICH 4.0 mix up windows of "
+    "communicators that were made by a split. Put each part on nodes of its own",
+    "Parts are communicators made by a split. These libraries name a window's shared memory alike in each.",
+    "Give each part nodes of its own, or use a newer MPI.");
 
 }  // namespace resil::messages::replicas

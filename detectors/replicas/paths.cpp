@@ -20,7 +20,7 @@ namespace resil::replicas {
 
 namespace {
 
-constexpr char kGone[] = "%gone";
+constexpr char kGone[] = "%gone", kWas[] = "%was";
 constexpr int64_t kMostKept = 64 << 20;  ///< larger files are not kept when the leader changes them
 
 char own_tree[1200], leaders_tree[1200];  // no slash at the end
@@ -111,9 +111,9 @@ void make_parents(char* path, size_t from) {
   }
 }
 
-void mark_gone(const char* tree, const char* absolute_path) {
+void mark(const char* tree, const char* absolute_path, const char* as) {
   Path path;
-  in_tree(tree, absolute_path, kGone, path.text);
+  in_tree(tree, absolute_path, as, path.text);
   make_parents(path.text, strlen(tree));
   const int file = openat(AT_FDCWD, path.text, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (file >= 0) close(file);
@@ -164,7 +164,8 @@ Seen look(const char* path, char* room) {
       !(is_directory(room) && is_directory(path) && !exists_in(leaders_tree, path, kGone)))
     return Seen::kOwn;
   if (exists_in(own_tree, path, kGone)) return Seen::kAbsent;
-  if (exists(in_tree(leaders_tree, path, "", room)) && !is_directory(room)) return Seen::kKept;
+  if (exists(in_tree(leaders_tree, path, "", room)) && (!is_directory(room) || exists_in(leaders_tree, path, kWas)))
+    return Seen::kKept;
   if (exists_in(leaders_tree, path, kGone)) {
     in_tree(own_tree, path, "", room);
     return Seen::kAbsent;
@@ -186,6 +187,9 @@ bool may_make(const char* path) {
   if (is_directory(in_tree(own_tree, parent.text, "", seen.text))) return true;
   return is_directory(parent.text) && access(parent.text, W_OK) == 0;
 }
+
+/// Would a follower without one of its own see a file there?
+bool shows_through(const char* path) { return exists(path) || exists_in(leaders_tree, path, ""); }
 
 void no_longer_gone(const char* path) {
   Path gone;
@@ -218,14 +222,19 @@ const char* for_follower(const char* path, const char* given, Use use, char* roo
 void keep(const char* path, bool goes) {
   if (exists_in(leaders_tree, path, kGone)) return;
   Path kept;
-  if (exists(in_tree(leaders_tree, path, "", kept.text))) return;
+  if (exists(in_tree(leaders_tree, path, "", kept.text)) && !is_directory(kept.text)) return;
   struct stat status;
   if (fstatat(AT_FDCWD, path, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-    if (errno == ENOENT && is_directory(leaders_tree)) mark_gone(leaders_tree, path);
+    if (errno == ENOENT && is_directory(leaders_tree)) mark(leaders_tree, path, kGone);
     return;
   }
-  if (!S_ISREG(status.st_mode)) return;
+  if (!S_ISREG(status.st_mode) && !(goes && S_ISDIR(status.st_mode))) return;
   make_parents(kept.text, strlen(leaders_tree));
+  if (S_ISDIR(status.st_mode)) {
+    mkdir(kept.text, 0700);
+    mark(leaders_tree, path, kWas);
+    return;
+  }
   if (goes && linkat(AT_FDCWD, path, AT_FDCWD, kept.text, 0) == 0) return;
   if (status.st_size > kMostKept) not_kept.fetch_add(1);
   else copy_file(path, kept.text, true);
@@ -283,13 +292,13 @@ int remove_path(int at, const char* path, bool directory) {
   if (seen == Seen::kOwn) {
     if (unlinkat(AT_FDCWD, room.text, directory ? AT_REMOVEDIR : 0) != 0) return -1;
   } else {
-    if (is_directory(whole.text) != directory) {
+    if (is_directory(room.text) != directory) {
       errno = directory ? ENOTDIR : EISDIR;
       return -1;
     }
     if (!may_make(whole.text)) return unlinkat(at, path, directory ? AT_REMOVEDIR : 0);  // refused by the system
   }
-  if (exists(whole.text)) mark_gone(own_tree, whole.text);
+  if (shows_through(whole.text)) mark(own_tree, whole.text, kGone);
   return 0;
 }
 
@@ -315,7 +324,7 @@ int rename_path(int from_at, const char* from, int to_at, const char* to) {
   make_parents(to_room.text, own_length);
   if (renameat(AT_FDCWD, from_room.text, AT_FDCWD, to_room.text) != 0) return -1;
   no_longer_gone(to_whole.text);
-  if (exists(from_whole.text)) mark_gone(own_tree, from_whole.text);
+  if (shows_through(from_whole.text)) mark(own_tree, from_whole.text, kGone);
   return 0;
 }
 
@@ -333,8 +342,8 @@ const char* own_path(int at, const char* path, char* room) {
 
 void will_be_gone(int at, const char* path) {
   Path whole;
-  if (!leads && absolute(at, path, &whole) && !is_elsewhere(whole.text) && exists(whole.text))
-    mark_gone(own_tree, whole.text);
+  if (!leads && absolute(at, path, &whole) && !is_elsewhere(whole.text) && shows_through(whole.text))
+    mark(own_tree, whole.text, kGone);
 }
 
 void keep_path(int at, const char* path) {

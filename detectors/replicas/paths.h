@@ -5,7 +5,8 @@
 // where the program says; before it changes or removes a file, what was there is kept in a second tree, which followers
 // look at before the place itself: the leader may be ahead.
 //
-// In both trees NAME%gone says that there is no NAME. Any thread; system calls, neither allocation nor locks.
+// In both trees NAME%gone says that there is no NAME; in the leader's NAME%was that the directory was NAME. Any thread;
+// system calls, neither allocation nor locks.
 #pragma once
 
 #include <cstddef>

@@ -55,6 +55,8 @@ struct About {
 };
 
 About* hosts;  // of all ranks
+bool share_node;  // some partners do
+bool unlike;  // parts lie on their nodes in different ways
 
 [[gnu::format(printf, 1, 2)]] [[noreturn]] void stop(const char* format, ...) {
   char line[600];
@@ -106,6 +108,7 @@ void compare_places() {
     for (int other = rank % members; other < rank && sharing < 0; other += members)
       if (all[other].host == all[rank].host) sharing = other;
   }
+  share_node = sharing >= 0;
   if (nodes == 1) {
     add_note(text::one_node);
   } else if (sharing >= 0) {
@@ -115,6 +118,13 @@ void compare_places() {
     add_note_format(text::share_node, sharing, partner, all[sharing].name, nodes);
   }
   hosts = all;
+  // Is each part spread over its nodes as the others are? Node-local ranks are data that programs use.
+  for (int rank = members; rank < runtime.size; ++rank) {
+    int first = rank / members * members, leaders = 0;
+    while (all[first].host != all[rank].host) ++first;
+    while (all[leaders].host != all[rank % members].host) ++leaders;
+    if (first % members != leaders) unlike = true;
+  }
 }
 
 /// Variables in which launchers tell a rank its place, as they would be without the other parts.
@@ -214,6 +224,7 @@ void after_init() {
   }
   place = {parts, part, members};
   begun = true;
+  if (unlike) may_differ("parts lie on nodes in different ways");
   comparing = !backend->thread_multiple();
   if (!comparing) {
     add_note(text::threads_not_compared);
@@ -226,6 +237,11 @@ void after_init() {
 void enter(Event& e) {
   if (!begun) return;
   files_look_again();
+  if (share_node && class_of(e.id) == CallClass::kWindow && call_info(e.id).window == WindowCall::kCreate) {
+    share_node = false;
+    if (runtime.rank == 0) log_format(text::windows, call_info(e.id).name);
+    add_note_format(text::windows, call_info(e.id).name);
+  }
   if (!comparing || e.nested) return;
   static bool prepared;
   if (!prepared) {

@@ -45,7 +45,8 @@ uint64_t calls, given, missed;
 // The leader's.
 Message* messages;
 uint64_t requests[3][kMessages];
-uint32_t first_sent, to_send, filling;  // by number, modulo kMessages: under way, full and waiting for a call, being filled
+uint32_t first_sent, to_send,
+    filling;  // by number, modulo kMessages: under way, full and waiting for a call, being filled
 uint32_t between;
 uint64_t last_flush;
 
@@ -146,7 +147,8 @@ uint64_t told(Thread& thread, unsigned clock, uint64_t value, Add add) {
   };
   if (!is_known()) {
     const uint64_t limit = ticks() + static_cast<uint64_t>(kPatience * runtime.header->ticks_per_second);
-    wait_until(thread, [&] { return is_known() || ticks() > limit; }, kForOthers);
+    wait_until(
+        thread, [&] { return is_known() || ticks() > limit; }, kForOthers);
     if (!is_known()) {  // the leader is stuck, or the parts have come apart
       open = false;
       may_differ("a clock that the leading part has not asked");
@@ -175,8 +177,8 @@ int64_t times_told_by_libc(Clock clock, int64_t value) {
   Thread* thread = current_thread;
   if (!open || thread == nullptr || thread != own_thread || thread->depth != 0) return value;
   const int error = errno;
-  const uint64_t told_value =
-      told(*thread, clock, static_cast<uint64_t>(value), [](uint64_t last, uint64_t real, uint64_t now) { return last + (now - real); });
+  const uint64_t told_value = told(*thread, clock, static_cast<uint64_t>(value),
+                                   [](uint64_t last, uint64_t real, uint64_t now) { return last + (now - real); });
   errno = error;
   return static_cast<int64_t>(told_value);
 }
@@ -201,12 +203,14 @@ void times_end(Thread& thread) {
       take_back_sent();
       return first_sent == to_send;
     };
-    wait_until(thread, [] { return take_back_sent(), has_room(); }, kForOthers);
+    wait_until(
+        thread, [] { return take_back_sent(), has_room(); }, kForOthers);
     flush(true);
     wait_until(thread, all_sent, kForOthers);
     return;
   }
-  wait_until(thread, [] { return take_what_came(), ended || !inbox.is_open(); }, kForOthers);
+  wait_until(
+      thread, [] { return take_what_came(), ended || !inbox.is_open(); }, kForOthers);
   if (inbox.is_open()) inbox.close();
 }
 

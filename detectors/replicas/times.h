@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clocks say in every part what they said in the leading one: MPI_Wtime, and those of libc that the program's own objects
-// ask. Values travel in the order in which they were asked for, by how many calls the rank had made by then: between the
-// same two calls a follower is told the same. Of the thread that has initialised MPI; others are told the truth.
+// Clocks say in every part what they said in the leading one: MPI_Wtime, and those of libc that the program's own
+// objects ask. Values travel in the order in which they were asked for, by how many calls the rank had made by then:
+// between the same two calls a follower is told the same. Of the thread that has initialised MPI; others are told the
+// truth.
 #pragma once
 
 #include <cstdint>

@@ -55,8 +55,8 @@ void capture_enter(Event& event);
 void capture_leave(Event& event);
 
 // --- found.cpp
-/// Something in this rank chose among what may differ from part to part without anybody's fault. All ranks of the job see
-/// that somebody did, before they can get data that depends on it. Async-signal-safe; a system call once.
+/// Something in this rank chose among what may differ from part to part without anybody's fault. All ranks of the job
+/// see that somebody did, before they can get data that depends on it. Async-signal-safe; a system call once.
 void may_differ(const char* why);
 bool may_anything_differ();
 /// Differences are told by who gave the first wrong word; others have it from there. `odd`: the part that is wrong by

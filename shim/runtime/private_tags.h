@@ -42,8 +42,8 @@ constexpr TagRange kReduction = {4096, 28000};  ///< reductions by messages, by 
 constexpr TagRange kCopy = {32096, 512};  ///< a rank's copies by a message to itself, one tag each
 
 /// All of them. A new range is entered here.
-constexpr TagRange kAll[] = {kExample,      kLedger, kDoubleRun, kNobody, kStagingNote,
-                             kReplicas,     kStagingChunk, kSpr, kReduction, kCopy};
+constexpr TagRange kAll[] = {kExample,  kLedger,       kDoubleRun, kNobody,    kStagingNote,
+                             kReplicas, kStagingChunk, kSpr,       kReduction, kCopy};
 
 constexpr int kUpperBound = 32767;  ///< the least MPI_TAG_UB that MPI guarantees
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a call gives and takes, as values: a digest, or the number itself where it is only one. For whoever compares what
-// a program gives to MPI with what it gave elsewhere: recordings, replicas. Buffers are read through
+// What a call gives and takes, as values: a digest, or the number itself where it is only one. For whoever compares
+// what a program gives to MPI with what it gave elsewhere: recordings, replicas. Buffers are read through
 // shim/model/datatype and shim/base/digest; device memory never. Reads the program's arguments, changes nothing; the
 // first call with a datatype or topology may ask MPI.
 #pragma once

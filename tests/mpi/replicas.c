@@ -3,7 +3,8 @@
 // What a program does with files, standard input and the rest of its surroundings, for replicas_test.py: run alone and
 // in parts, it prints the same and leaves the same files.
 //
-// replicas files|input|world|port|fail     SLOW=N: part N of the job is late (parts are told by the launcher's rank)
+// replicas files|input|world|flip KIND|choice|port|fail     SLOW=N: part N of the job is late (parts are told by the
+// launcher's rank)
 
 #include <dirent.h>
 #include <errno.h>
@@ -35,6 +36,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char* format, ...) {
   va_end(arguments);
 }
 static void say_all(void) {
+  if (getenv("SAY") != NULL) fputs(said, stderr);
   char* all = rank == 0 ? malloc(sizeof(said) * (size_t)size) : NULL;
   MPI_Gather(said, sizeof(said), MPI_CHAR, all, sizeof(said), MPI_CHAR, 0, MPI_COMM_WORLD);
   for (int i = 0; rank == 0 && i < size; ++i) fputs(all + sizeof(said) * (size_t)i, stdout);
@@ -240,21 +242,64 @@ static void world(void) {
   MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 3, &got, 1, MPI_INT, (rank + size - 1) % size, 3, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);
   say("rank %d has %d from its left\n", rank, got);
-#ifndef MPICH /* 4.0.2 loses puts in windows of communicators that were made by a split, also without the library */
-  MPI_Win win;
-  int memory = -1;
-  MPI_Win_create(&memory, sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-  MPI_Win_fence(0, win);
-  MPI_Put(&rank, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, win);
-  MPI_Win_fence(0, win);
-  say("rank %d has %d put\n", rank, memory);
-  MPI_Win_free(&win);
-#endif
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, last_words, &last, NULL);
   MPI_Comm_set_attr(MPI_COMM_SELF, last, NULL);
   for (const char* const* variable = (const char* const[]){"OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", NULL}; *variable;
        ++variable)
     if (getenv(*variable) != NULL) say("%s=%s\n", *variable, getenv(*variable));
+}
+
+/* Steps of messages and reductions, all of which depend on each other. FLIP: the job's rank that has a bit flipped
+   before what `kind` says is sent in step 10. */
+static void flip(const char* kind) {
+  double data[64], came[64], sum = 0, all = 0;
+  const char* flips = getenv("FLIP");
+  const int here = flips != NULL && atoi(flips) == job_rank();
+  for (int i = 0; i < 64; ++i) data[i] = rank + i;
+  const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+  for (int step = 0; step < 20; ++step) {
+    const int now = here && step == 10;
+    if (now && strcmp(kind, "send") == 0) ((unsigned char*)&data[17])[3] ^= 4;
+    if (rank % 2 == 0) MPI_Send(data, 64, MPI_DOUBLE, right, 1, MPI_COMM_WORLD);
+    MPI_Recv(came, 64, MPI_DOUBLE, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank % 2 != 0) MPI_Send(data, 64, MPI_DOUBLE, right, 1, MPI_COMM_WORLD);
+    for (int i = 0; i < 64; ++i) data[i] = data[i] * 0.5 + came[63 - i];
+    if (now && strcmp(kind, "isend") == 0) ((unsigned char*)&data[17])[3] ^= 4;
+    MPI_Request requests[2];
+    MPI_Irecv(came, 64, MPI_DOUBLE, left, 2, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(data, 64, MPI_DOUBLE, right, 2, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    sum = 0;
+    for (int i = 0; i < 64; ++i) data[i] = data[i] * 0.25 + came[i], sum += data[i];
+    if (now && strcmp(kind, "reduce") == 0) ((unsigned char*)&sum)[3] ^= 4;
+    MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    data[0] = all / 64;
+    if (strcmp(kind, "all") == 0) { /* clocks in the data */
+      double times[2] = {MPI_Wtime(), 0};
+      struct timespec real;
+      clock_gettime(CLOCK_REALTIME, &real);
+      times[1] = (double)real.tv_nsec;
+      MPI_Bcast(times, 2, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    }
+  }
+  if (rank == 0) say("%.17g\n", all);
+}
+
+/* Rank 0 adds up what comes, in the order in which it comes: in part 1 another one. */
+static void choice(void) {
+  double sum = 0, one = 0;
+  if (rank == 0) {
+    for (int i = 1; i < size; ++i) {
+      MPI_Recv(&one, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      sum = sum * 3 + one;
+    }
+  } else {
+    const struct timespec pause = {0, (job_rank() / size == 0) == (rank == 1) ? 0 : 300000000};
+    one = rank;
+    nanosleep(&pause, NULL);
+    MPI_Send(&one, 1, MPI_DOUBLE, 0, 5, MPI_COMM_WORLD);
+  }
+  MPI_Bcast(&sum, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 }
 
 int main(int argc, char** argv) {
@@ -268,6 +313,10 @@ int main(int argc, char** argv) {
     input();
   } else if (strcmp(scene, "world") == 0) {
     world();
+  } else if (strcmp(scene, "flip") == 0) {
+    flip(argv[2]);
+  } else if (strcmp(scene, "choice") == 0) {
+    choice();
   } else if (strcmp(scene, "port") == 0) {
     char port[MPI_MAX_PORT_NAME];
     MPI_Comm with;
