@@ -279,6 +279,7 @@ void before_finalize() {
 void remove_files(int, void*) {
   if (runtime.pid != getpid()) return;
   if (last_words[0] != 0) unlink(last_words);
+  goodbye_forget();
   if (runtime.rank % members != 0) return;
   paths_end();
   if (part == 0) input_end();

@@ -56,7 +56,7 @@ struct Follower {
   Word* words;  // numbers [from, until), modulo kMostKept
   bool* missing;
   uint64_t until;
-  bool ended, apart;  // no more come; compared no more
+  bool ended, apart, lost;  // no more come; compared no more; the last ones have not come
 } followers[kMostParts];
 uint64_t from;  // the next number to be compared
 bool leader_apart;
@@ -90,7 +90,7 @@ bool room_for_batch() {
 void take_batch(const Batch& batch) {
   Follower& follower = followers[batch.part < kMostParts ? batch.part : 0];
   for (uint64_t number = follower.until; number < batch.first + batch.count; ++number) {
-    if (number - from >= kMostKept) break;  // never: a follower's words are taken only as far as there is room
+    if (number < from) continue;  // of a part that has come apart, and is not waited for
     const uint64_t at = number % kMostKept;
     follower.missing[at] = number < batch.first;
     if (number >= batch.first) follower.words[at] = batch.words[number - batch.first];
@@ -154,7 +154,7 @@ void take_what_came() {
       return;
     }
     const Batch& batch = inbox.message();
-    if (open && batch.first + batch.count - from > kMostKept) return;  // later: the follower is that far ahead
+    if (open && batch.first + batch.count > from + kMostKept) return;  // later: the follower is that far ahead
     if (open) take_batch(batch);
     else if (batch.last != 0) followers[batch.part < kMostParts ? batch.part : 0].ended = true;
     if (!inbox.again()) return;
@@ -240,33 +240,41 @@ void words_end(Thread& thread) {
     wait_until(thread, room_for_batch, kForOthers);
     if (batches[filling % kBatches].count == 0) batches[filling % kBatches].first = added;
     send_batch(1);
-    // They are the leader's before the private communicator goes.
-    wait_until(
-        thread,
-        [] {
-          take_back_sent();
-          return first_sent == filling;
-        },
-        kForOthers);
+    goodbye();
+    // A library that waits in MPI_Finalize need not pass on what it has taken: so this rank stays until the leader has it.
+    static uint64_t request;
+    static char nothing;
+    if (mailbox::receive(&nothing, sizeof(nothing), place.partner(0), tags::kReplicas[2], &request) &&
+        !wait_for_partner(thread, place.partner(0), [] { return take_back_sent(), backend->test(&request); }))
+      backend->messages->cancel(&request);
     open = false;
     return;
   }
+  goodbye();
   // All followers come to MPI_Finalize as well: it would wait for them, too.
-  wait_until(
-      thread,
-      [] {
-        take_what_came();
-        compare_what_is_there();
-        bool all = true;
-        for (int part = 1; part < place.parts; ++part) all = all && followers[part].ended;
-        return all || !inbox.is_open();
-      },
-      kForOthers);
+  static int part_waited_for;
+  for (part_waited_for = 1; part_waited_for < place.parts; ++part_waited_for) {
+    const bool came = wait_for_partner(thread, place.partner(part_waited_for), [] {
+      take_what_came();
+      compare_what_is_there();
+      return followers[part_waited_for].ended || !inbox.is_open();
+    });
+    if (!came) followers[part_waited_for].lost = true;
+  }
+  compare_what_is_there();
   if (inbox.is_open()) inbox.close();
+  static uint64_t requests_of_goodbyes[kMostParts];
+  static char nothing;
+  for (int part = 1; part < place.parts; ++part) {
+    uint64_t& request = requests_of_goodbyes[part];
+    if (mailbox::send(&nothing, sizeof(nothing), place.partner(part), tags::kReplicas[2], &request))
+      for (int i = 0; i < 100000 && !backend->test(&request); ++i) {}
+  }
   // A part that has made more calls, or fewer.
   for (int part = 1; part < place.parts; ++part) {
     Follower& follower = followers[part];
-    if (follower.apart || leader_apart || !open || follower.until == added) continue;
+    if (follower.lost && follower.until < added) left_out += added - follower.until;
+    if (follower.lost || follower.apart || leader_apart || !open || follower.until == added) continue;
     const uint64_t number = follower.until < added ? follower.until : added;
     Word words[kMostParts] = {};
     bool has[kMostParts] = {};

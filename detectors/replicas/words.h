@@ -54,6 +54,14 @@ void words_report(JsonWriter& json);
 void capture_enter(Event& event);
 void capture_leave(Event& event);
 
+// --- goodbye.cpp
+/// All that this rank sends has been given to MPI. Seen by partners outside of MPI.
+void goodbye();
+/// In MPI_Finalize: waits until `over()`, for what rank `from` sends: as long as that rank is on its way there, and once
+/// it has said goodbye for RESIL_DRAIN_SECONDS more. False: it has not come.
+bool wait_for_partner(Thread& thread, int from, bool (*over)());
+void goodbye_forget();
+
 // --- found.cpp
 /// Something in this rank chose among what may differ from part to part without anybody's fault. All ranks of the job
 /// see that somebody did, before they can get data that depends on it. Async-signal-safe; a system call once.
