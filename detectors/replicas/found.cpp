@@ -25,6 +25,7 @@
 #include "shim/report/finding.h"
 #include "shim/report/log.h"
 #include "shim/ring/ring_format.h"
+#include "shim/runtime/progress.h"
 
 namespace resil::replicas {
 
@@ -133,8 +134,25 @@ void found_difference(uint64_t number, const Word* words, const bool* compared, 
   kept.odd = odd;
 }
 
-void found_end() {
-  if (kept.any && mark("replicas-differ")) publish(kept.number, kept.words, kept.compared, kept.origin, kept.odd);
+void found_end(Thread& thread) {
+  if (!kept.any) return;
+  // Who gave the wrong data may compare later than who has got it.
+  const auto second = static_cast<uint64_t>(runtime.header->ticks_per_second);
+  uint64_t look = 0, limit = UINT64_MAX;
+  int left = 0;
+  wait_until(
+      thread,
+      [&] {
+        const uint64_t now = ticks();
+        if (now < look) return false;
+        look = now + second / 20;
+        while (left < runtime.size && has_said_goodbye(left)) ++left;
+        if (left == runtime.size && limit == UINT64_MAX)
+          limit = now + static_cast<uint64_t>(config_real("RESIL_DRAIN_SECONDS") * static_cast<double>(second));
+        return marked("replicas-differ") || now > limit;
+      },
+      kForOthers);
+  if (mark("replicas-differ")) publish(kept.number, kept.words, kept.compared, kept.origin, kept.odd);
 }
 
 }  // namespace resil::replicas

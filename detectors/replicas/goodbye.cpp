@@ -27,6 +27,12 @@ void goodbye() {
   if (file >= 0) close(file);
 }
 
+bool has_said_goodbye(int world_rank) {
+  char path[1200];
+  name_of(world_rank, path, sizeof(path));
+  return access(path, F_OK) == 0;
+}
+
 void goodbye_forget() {
   char path[1200];
   name_of(runtime.rank, path, sizeof(path));

@@ -286,7 +286,7 @@ void words_end(Thread& thread) {
     follower.apart = true;
   }
   open = false;
-  found_end();
+  found_end(thread);
 }
 
 void words_report(JsonWriter& json) {

@@ -61,6 +61,7 @@ void goodbye();
 /// it has said goodbye for RESIL_DRAIN_SECONDS more. False: it has not come.
 bool wait_for_partner(Thread& thread, int from, bool (*over)());
 void goodbye_forget();
+bool has_said_goodbye(int world_rank);
 
 // --- found.cpp
 /// Something in this rank chose among what may differ from part to part without anybody's fault. All ranks of the job
@@ -71,6 +72,6 @@ bool may_anything_differ();
 /// vote, -1: nobody knows.
 void found_difference(uint64_t number, const Word* words, const bool* compared, const Origin& origin, int odd);
 /// At the end: nobody has told of a difference that somebody has.
-void found_end();
+void found_end(Thread& thread);
 
 }  // namespace resil::replicas

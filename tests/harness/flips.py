@@ -81,6 +81,15 @@ def run(program, mpi, ranks, mode, recording, variables=None, flip=None, library
     return jobs.run(mpi, ranks, program.command, env=env, timeout=timeout, cwd=program.directory, tools_after=tools)
 
 
+def run_parts(program, mpi, ranks, parts, variables=None, flip=None, library=None, log=None, timeout=240):
+    """One run in `parts` parts of `ranks` ranks each."""
+    env = {"RESIL_REPLICAS": str(parts), "RESIL_LOG": "quiet", **(variables or {})}
+    if flip:
+        env.update({"MEMORY_FLIP": flip, "MEMORY_FLIP_LOG": log})
+    return jobs.run(mpi, ranks * parts, program.command, env=env, timeout=timeout, cwd=program.directory,
+                    tools_after=(library,) if flip else ())
+
+
 def flipped(log):
     """What the injector did; None: nothing."""
     try:
@@ -94,9 +103,16 @@ def flipped(log):
 def divergences(directory):
     """What the report says of runs that part from their recording, the beginning first."""
     report = jobs.run_tool("report", "--json", directory)
-    return [finding for finding in report["findings"] if finding["kind"] in ("divergence", "divergent_input", "replay_stuck")]
+    return [finding for finding in report["findings"] if finding["kind"] in ("divergence", "divergent_input", "replay_stuck", "parts_differ")]
 
 
 def culprits(found):
     """Ranks that are named as where it began."""
     return sorted(found[0]["culprit_ranks"]) if found else []
+
+
+def named_by_parts(found, ranks, rank):
+    """The flipped rank where it is the one that is named, or one of two; else what is named."""
+    named = culprits(found)
+    both = sorted(found[0]["victim_ranks"]) if found else []
+    return [rank] if not named and len(both) == 2 and rank in both and both[1] - both[0] == ranks else named
