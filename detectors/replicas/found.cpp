@@ -69,8 +69,8 @@ void call_text(const Origin& origin, char* line, size_t bytes) {
   if (origin.site != 0) site_text(origin.site, site, sizeof(site));
   if (origin.peer >= 0) snprintf(peer, sizeof(peer), " with rank %d of its communicator", origin.peer);
   snprintf(line, bytes, "%s%s, %" PRIu64 " bytes, at %s",
-           origin.site != 0 ? call_info(static_cast<CallId>(origin.call)).name : "MPI_Finalize", peer, origin.bytes,
-           site);
+           origin.site != 0 ? call_info(static_cast<CallId>(origin.call)).name : "what follows its last call", peer,
+           origin.bytes, site);
 }
 
 void publish(uint64_t number, const Word* words, const bool* compared, const Origin& origin, int odd) {

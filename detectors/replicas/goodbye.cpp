@@ -16,7 +16,9 @@ namespace resil::replicas {
 
 namespace {
 
-void name_of(int rank, char* path, size_t bytes) { snprintf(path, bytes, "%s/replicas-end-%d", runtime.directory, rank); }
+void name_of(int rank, char* path, size_t bytes) {
+  snprintf(path, bytes, "%s/replicas-end-%d", runtime.directory, rank);
+}
 
 }  // namespace
 

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "shim/model/calls.h"
+
 namespace resil {
 struct Thread;
 class JsonWriter;
@@ -17,10 +19,19 @@ namespace resil::replicas {
 
 /// After `place` is known, in MPI_Init.
 void times_begin();
-/// What MPI_Wtime returns in place of `value`.
-double times_told(Thread& thread, double value);
+/// What MPI_Wtime or MPI_Wtick returns in place of `value`.
+double times_told(Thread& thread, CallId id, double value);
 /// Which clock: those of clock_gettime by their numbers, then others.
-enum Clock : uint8_t { kClockGettime = 1, kGettimeofday = 20, kTime, kClock, kUserTime, kSystemTime, kClockCount };
+enum Clock : uint8_t {
+  kClockGettime = 1,
+  kGettimeofday = 20,
+  kTime,
+  kClock,
+  kUserTime,
+  kSystemTime,
+  kOtherOfMpi,
+  kClockCount
+};
 /// What a clock of libc says in place of `value`, in its own unit. Outside of MPI calls; any thread.
 int64_t times_told_by_libc(Clock clock, int64_t value);
 /// The rank makes another call. `poll`: one that may be repeated as often as time allows, so that it does not count.

@@ -241,7 +241,8 @@ void words_end(Thread& thread) {
     if (batches[filling % kBatches].count == 0) batches[filling % kBatches].first = added;
     send_batch(1);
     goodbye();
-    // A library that waits in MPI_Finalize need not pass on what it has taken: so this rank stays until the leader has it.
+    // A library that waits in MPI_Finalize need not pass on what it has taken: so this rank stays until the leader has
+    // it.
     static uint64_t request;
     static char nothing;
     if (mailbox::receive(&nothing, sizeof(nothing), place.partner(0), tags::kReplicas[2], &request) &&

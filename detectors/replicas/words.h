@@ -57,8 +57,8 @@ void capture_leave(Event& event);
 // --- goodbye.cpp
 /// All that this rank sends has been given to MPI. Seen by partners outside of MPI.
 void goodbye();
-/// In MPI_Finalize: waits until `over()`, for what rank `from` sends: as long as that rank is on its way there, and once
-/// it has said goodbye for RESIL_DRAIN_SECONDS more. False: it has not come.
+/// In MPI_Finalize: waits until `over()`, for what rank `from` sends: as long as that rank is on its way there, and
+/// once it has said goodbye for RESIL_DRAIN_SECONDS more. False: it has not come.
 bool wait_for_partner(Thread& thread, int from, bool (*over)());
 void goodbye_forget();
 bool has_said_goodbye(int world_rank);
