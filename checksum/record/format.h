@@ -16,6 +16,8 @@
 
 namespace resil::record {
 
+using resil::ValueType;
+
 /// What is written. 1, which is read as well, has no kTime items.
 constexpr uint32_t kFormatVersion = 2, kOldestFormat = 1;
 
