@@ -61,20 +61,22 @@ def wait_for(happened, what, seconds, pause=0.02):
         time.sleep(pause)
 
 
-STUCK_AFTER, STUCK_TURNS = 5, 3  # seconds between two questions whether a process can still end, answers in a row
+# Seconds, likewise of a free machine, between two questions whether a process can still end, and answers in a row: an emulated
+# mpirun had not started its ranks in 16 s of the wall at a load of 45.
+STUCK_AFTER, STUCK_TURNS = 5, 3
 
 
 def communicate(process, stdin, seconds, stuck=None):
     """Popen.communicate() with a limit of this kind; subprocess.TimeoutExpired when it is over, the process unharmed. Also
     when stuck(), asked every few seconds, has said three times in a row that it will not end."""
-    patience, asked, turns = Patience(seconds), time.monotonic(), 0
+    patience, pause, turns = Patience(seconds), Patience(STUCK_AFTER), 0
     while True:
         try:
             return process.communicate(stdin, timeout=SLICE)
         except subprocess.TimeoutExpired:
             stdin = None  # has been handed over; a second time it would not be taken
-            if stuck and time.monotonic() - asked > STUCK_AFTER:
-                asked, turns = time.monotonic(), turns + 1 if stuck() else 0
+            if stuck and pause.over():
+                pause, turns = Patience(STUCK_AFTER), turns + 1 if stuck() else 0
             if patience.over() or turns == STUCK_TURNS:
                 raise
 
