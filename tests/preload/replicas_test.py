@@ -13,10 +13,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mpi"))
 sys.dont_write_bytecode = True
 from harness import mpi as jobs, report as reports, transparent  # noqa: E402
-from harness.main import LeftOut, run_checks  # noqa: E402
+from harness.main import LeftOut, Long, run_checks  # noqa: E402
 import programs_test  # noqa: E402
 
 BUILD = MPI = ""
+ALWAYS = ("p2p", "callbacks", "errors", "files", "cxx", "fortran_f08")  # the others are of the same kinds
 REFUSED = ("spawn", "sessions", "mpi4")  # they start processes, or use sessions
 
 
@@ -188,7 +189,8 @@ def main(build, mpi, *names):
     global BUILD, MPI  # pylint: disable=global-statement
     BUILD, MPI = os.path.abspath(build), mpi
     jobs.require(f"mpirun.{mpi}")
-    checks = [(f"{name} in parts ({mpi})", lambda name=name: check_program(name)) for name in names if name not in REFUSED]
+    checks = [(f"{name} in parts ({mpi})", check if name in ALWAYS else Long(check)) for name in names if name not in REFUSED
+              for check in [lambda name=name: check_program(name)]]
     checks += [("files, the leading part ahead", lambda: check_files(2, 1)), ("files, the leading part behind", lambda: check_files(2, 0)),
                ("files, three parts", lambda: check_files(3, 2)), ("the world, two parts", lambda: check_world(2, 2)),
                ("the world, three parts of one rank", lambda: check_world(3, 1)), ("standard input", check_input),
