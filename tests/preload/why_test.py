@@ -225,7 +225,7 @@ def gathers_stacks(mpi, place):
         text = file.read()
     assert text.startswith("deadlock (proved), found at ") and "\nStacks of %d threads of 2 ranks, with hang-" % found["threads"] in text, text
     shown = patience.run([sys.executable, TOOL, "report", job.directory], capture_output=True, timeout=60, env=jobs.clean_environment()).stdout.decode()
-    assert "stacks     %d threads of 2 ranks" % found["threads"] in shown and found["of"].replace(".json", ".txt") in shown, shown
+    assert "stacks     %d threads of 2 ranks" % found["threads"] in shown and "/" + found["of"] in shown, shown
     if own:
         assert "main at app.c:%d" % line_of("cycle") in shown, shown
     assert all(process.stat(pid)[0] in "RSD" for pid in job.pids())
