@@ -18,6 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef MPI_ABI_VERSION  // the standard ABI's header leaves Fortran's handles to other functions
+#define MPI_Fint int
+#define MPI_Comm_c2f MPI_Comm_toint
+#define MPI_Comm_f2c MPI_Comm_fromint
+#endif
+
 static int rank, size;
 
 static int job_rank(void) {
