@@ -348,14 +348,14 @@ def waits_in_python(mpi, place):
         raise LeftOut("no mpi4py for this MPI")
     job = Job(mpi, place, "python")
     limit = patience.Patience(30)
-    while True:
+    while True:  # until both are in converge: one can be there while the other still imports
         said = patience.run([sys.executable, TOOL, "dump", job.directory], capture_output=True, timeout=60,
                             env=jobs.clean_environment()).stdout.decode()
-        if "now at converge at app.py:%d" % PYTHON_LINE in said:
+        texts = [open(path, encoding="utf-8").read() for path in glob.glob(os.path.join(job.directory, "dump-00000-*.txt"))]
+        if "now at converge at app.py:%d" % PYTHON_LINE in said and any(
+                'app.py", line %d in converge' % (PYTHON_LINE + 1) in text and ' in main\n' in text for text in texts):
             break
-        assert job.job.poll() is None and not limit.over(), said + str(job.job.output)
-    texts = [open(path, encoding="utf-8").read() for path in glob.glob(os.path.join(job.directory, "dump-00000-*.txt"))]
-    assert any('app.py", line %d in converge' % (PYTHON_LINE + 1) in text and ' in main\n' in text for text in texts), texts
+        assert job.job.poll() is None and not limit.over(), said + str(texts) + str(job.job.output)
     _, found = job.until(lambda found: found["culprits"] == [1])
     if stacks_can_be_read():
         lines = ["converge at app.py:%d" % line for line in (PYTHON_LINE - 1, PYTHON_LINE)]
