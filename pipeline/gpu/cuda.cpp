@@ -85,8 +85,8 @@ bool place(const Said& said, uintptr_t, Place* place) {
   return true;
 }
 
-int enter(const Device& device, Entered* entered) {
-  *entered = {};
+int make_current(const Device& device, Previous* previous) {
+  *previous = {};
   void* current = nullptr;
   int result = functions.context_current(&current);
   if (result != 0) return result;
@@ -94,16 +94,16 @@ int enter(const Device& device, Entered* entered) {
   if (current != device.place.context) {
     result = functions.context_push(device.place.context);
     if (result != 0) return result;
-    entered->changed = true;
+    previous->changed = true;
   }
-  leave_capture(functions, entered);
+  suspend_capture(functions, previous);
   return 0;
 }
 
-void leave(const Device&, const Entered& entered) {
-  enter_capture(functions, entered);
+void restore(const Device&, const Previous& previous) {
+  resume_capture(functions, previous);
   void* popped = nullptr;
-  if (entered.changed) functions.context_pop(&popped);
+  if (previous.changed) functions.context_pop(&popped);
 }
 
 int copy(void* to, const void* from, size_t bytes, bool up, void* stream) {
@@ -189,8 +189,8 @@ constinit const Driver cuda_driver = with_common<functions>({
     .adopt = adopt,
     .settle = settle,
     .record_default = record_default,
-    .enter = enter,
-    .leave = leave,
+    .make_current = make_current,
+    .restore = restore,
     .copy = copy,
     .copy_2d = copy_2d,
     .copy_peer = copy_peer,

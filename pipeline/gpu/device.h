@@ -17,7 +17,7 @@ class Once {
  public:
   /// What `find` said.
   template <class Find>
-  bool get(Find find) {
+  bool find_out(Find find) {
     uint32_t state = state_.load(std::memory_order_acquire);
     if (state > kBusy) [[likely]]
       return state == kYes;
@@ -34,8 +34,8 @@ class Once {
   std::atomic<uint32_t> state_;
 };
 
-/// What leave() restores.
-struct Entered {
+/// What was current before make_current(), and restore() gives back.
+struct Previous {
   void* context;
   int device, capture_mode, error;
   bool changed, exchanged;
@@ -50,8 +50,8 @@ struct Place {
 };
 
 /// Results are the API's own; 0 is success in both, and HIP's other numbers are CUDA's (cuda_api.h). All but place()
-/// and version() are called between enter() and leave(). Those without a default are each driver's own, the others are
-/// of driver_common.h.
+/// and version() are called between make_current() and restore(). Those without a default are each driver's own, the
+/// others are of driver_common.h.
 struct Driver {
   Api api;
   bool (*ready)();  ///< all functions have been found; looks the first time
@@ -62,8 +62,8 @@ struct Driver {
   bool (*settle)(const void* address) = nullptr;
   /// Behind what is in the default stream now, if that may be asked.
   int (*record_default)(void* event) = nullptr;
-  int (*enter)(const Device& device, Entered* entered);
-  void (*leave)(const Device& device, const Entered& entered);
+  int (*make_current)(const Device& device, Previous* previous);
+  void (*restore)(const Device& device, const Previous& previous);
   int (*stream_create)(void** stream) = nullptr;
   int (*stream_destroy)(void* stream) = nullptr;
   int (*stream_wait)(void* stream, void* event) = nullptr;
@@ -131,7 +131,7 @@ Device* device_for(const Said& said, uintptr_t address);
 /// One of a CUDA device's contexts that is known already, by number; null: none.
 const Device* device_known(Api api, int ordinal);
 
-/// Enters the device's context for a few calls. When it is not good(), none must be made.
+/// The device's context is current for a few calls. When it is not good(), none must be made.
 class Inside {
  public:
   explicit Inside(Device& device);
@@ -146,7 +146,7 @@ class Inside {
 
  private:
   Device& device_;
-  Entered entered_;
+  Previous previous_;
   bool good_;
 };
 

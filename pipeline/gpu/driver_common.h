@@ -14,7 +14,7 @@ namespace resil::gpu {
 template <auto& functions>
 bool look_up_once(Once& found, Runtime runtime) {
   void* library = runtime_library(runtime);
-  return library != nullptr && found.get([library] {
+  return library != nullptr && found.find_out([library] {
     look_up(library, &functions);
     return functions.complete();
   });
@@ -22,14 +22,14 @@ bool look_up_once(Once& found, Runtime runtime) {
 
 /// Queries and allocations are forbidden to all threads while one captures a stream into a graph in the strictest mode,
 /// unless the thread says that its calls have nothing to do with it.
-inline void leave_capture(const DriverFunctions& functions, Entered* entered) {
-  entered->capture_mode = kCaptureRelaxed;
-  entered->exchanged =
-      functions.exchange_capture_mode != nullptr && functions.exchange_capture_mode(&entered->capture_mode) == 0;
+inline void suspend_capture(const DriverFunctions& functions, Previous* previous) {
+  previous->capture_mode = kCaptureRelaxed;
+  previous->exchanged =
+      functions.exchange_capture_mode != nullptr && functions.exchange_capture_mode(&previous->capture_mode) == 0;
 }
-inline void enter_capture(const DriverFunctions& functions, const Entered& entered) {
-  int mode = entered.capture_mode;
-  if (entered.exchanged) functions.exchange_capture_mode(&mode);
+inline void resume_capture(const DriverFunctions& functions, const Previous& previous) {
+  int mode = previous.capture_mode;
+  if (previous.exchanged) functions.exchange_capture_mode(&mode);
 }
 
 /// `own`: the other half.

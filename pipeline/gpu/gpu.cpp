@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See gpu.h: the same for all APIs.
+// See gpu.h: the same for all APIs. Devices, their streams and events, and what a runtime's errors mean.
 
 #include "pipeline/gpu/gpu.h"
 
@@ -10,8 +10,115 @@
 #include "pipeline/gpu/kernels/image.h"
 #include "shim/runtime/accelerators/cuda_api.h"
 #include "shim/runtime/accelerators/host_memory.h"
+#include "shim/runtime/memory.h"
 
 namespace resil::gpu {
+
+namespace {
+
+constexpr unsigned kDevices = 64;
+constexpr uint32_t kFreeEvents = 4096;
+
+constinit Device devices[kDevices] = {};
+std::atomic<uint32_t> device_count;
+SpinLock devices_lock;
+
+constinit thread_local const char* error_text __attribute__((tls_model("initial-exec"))) = "";
+
+Device* find(const Driver* driver, const Place& place, uint32_t from, uint32_t count) {
+  for (uint32_t i = from; i < count; ++i) {
+    Device& device = devices[i];
+    if (device.driver != driver || device.place.ordinal != place.ordinal || device.place.context != place.context ||
+        device.lost.load(std::memory_order_relaxed))
+      continue;
+    if (device.place.id == place.id) return &device;
+    device.lost.store(true, std::memory_order_relaxed);  // another context at the address of one that is gone
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Device* device_for(const Said& said, uintptr_t address) {
+  const Driver* driver = said.api == Api::kCuda ? &cuda_driver : said.api == Api::kHip ? &hip_driver : nullptr;
+  Place place;
+  if (driver == nullptr || !driver->ready() || !driver->place(said, address, &place)) return nullptr;
+  const uint32_t seen = device_count.load(std::memory_order_acquire);
+  if (Device* known = find(driver, place, 0, seen)) [[likely]]
+    return known;
+  auto** events = memory::map_array<void*>(kFreeEvents);
+  Device* made = nullptr;
+  bool added = false;
+  {
+    SpinGuard guard(devices_lock);
+    const uint32_t count = device_count.load(std::memory_order_relaxed);
+    made = find(driver, place, seen, count);
+    if (made == nullptr && count < kDevices) {
+      made = &devices[count];
+      made->driver = driver;
+      made->place = place;
+      if (events != nullptr) {
+        made->events = events;
+        made->event_room = kFreeEvents;
+        events = nullptr;
+      }
+      added = true;
+      device_count.store(count + 1, std::memory_order_release);
+    }
+  }
+  memory::unmap_array(events, kFreeEvents);
+  if (added && driver->adopt != nullptr) {
+    Inside inside(*made);
+    if (inside.good()) driver->adopt(*made);
+  }
+  return made;
+}
+
+const Device* device_known(Api api, int ordinal) {
+  const uint32_t count = device_count.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < count; ++i)
+    if (devices[i].driver->api == api && (ordinal < 0 || devices[i].place.ordinal == ordinal) &&
+        !devices[i].lost.load(std::memory_order_relaxed))
+      return &devices[i];
+  return nullptr;
+}
+
+bool seen() { return device_count.load(std::memory_order_relaxed) != 0; }
+
+// --- Errors ---
+
+void keep_error(const char* name) { error_text = name; }
+
+const char* last_error() { return error_text; }
+
+Inside::Inside(Device& device) : device_(device), previous_{}, good_(false) {
+  if (device.lost.load(std::memory_order_relaxed)) {
+    keep_error("the device's context is gone");
+    return;
+  }
+  const int result = device.driver->make_current(device, &previous_);
+  good_ = result == 0;
+  if (!good_) check(result);
+}
+
+Inside::~Inside() {
+  if (good_) device_.driver->restore(device_, previous_);
+}
+
+bool Inside::check(int result) {
+  if (result == 0) [[likely]]
+    return true;
+  keep_error(device_.driver->error_name(result));
+  if (cuda::is_lost(result)) device_.lost.store(true, std::memory_order_relaxed);
+  return false;
+}
+
+bool Inside::tried(int result) {
+  if (result != 0) keep_error(device_.driver->error_name(result));
+  return result == 0;
+}
+
+// --- Whose memory ---
 
 namespace {
 
@@ -214,7 +321,7 @@ bool copy_peer(Device& to_device, void* to, Device& from_device, const void* fro
 namespace {
 
 bool load_module(Device& device) {
-  return device.module_found.get([&device] {
+  return device.module_found.find_out([&device] {
     const KernelImage image = kernel_image(device.driver->api);
     if (image.bytes == 0) return false;
     Inside inside(device);
@@ -225,6 +332,8 @@ bool load_module(Device& device) {
 }
 
 }  // namespace
+
+bool kernels_built(const Device& device) { return kernel_image(device.driver->api).bytes != 0; }
 
 void* kernel(Device& device, const char* name) {
   if (!load_module(device)) return nullptr;
@@ -254,11 +363,12 @@ void* kernel(Device& device, const char* name) {
 }
 
 bool launch(Device& device, StreamRole role, void* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
-            void** arguments) {
+            void** arguments, EventHandle event) {
   Inside inside(device);
   void* stream = inside.good() ? stream_of_role(device, inside, role) : nullptr;
   return stream != nullptr &&
-         inside.check(device.driver->launch(kernel, blocks, threads, shared_bytes, stream, arguments));
+         inside.check(device.driver->launch(kernel, blocks, threads, shared_bytes, stream, arguments)) &&
+         (event == 0 || inside.check(device.driver->event_record(event_of(event), stream)));
 }
 
 void* device_address(Device& device, void* pinned) {

@@ -90,12 +90,15 @@ bool copy_peer(Device& to_device, void* to, Device& from_device, const void* fro
 
 // --- Kernels --------------------------------------------------------------------------------------------------------
 
+/// Has this build kernels for the device's API?
+bool kernels_built(const Device& device);
 /// One of resil's own kernels (pipeline/gpu/kernels/), by name (a constant's: it is kept); loaded into the device's
 /// context on first use. Null: not built, no code for this device, or refused.
 void* kernel(Device& device, const char* name);
-/// `arguments` as the drivers take them: an array of addresses of the arguments.
+/// `arguments` as the drivers take them: an array of addresses of the arguments. `event`: complete when the kernel is;
+/// 0: none.
 bool launch(Device& device, StreamRole role, void* kernel, unsigned blocks, unsigned threads, unsigned shared_bytes,
-            void** arguments);
+            void** arguments, EventHandle event = 0);
 /// The device's address of pinned memory of resil's, for kernels that write results there; null: none.
 void* device_address(Device& device, void* pinned);
 /// Scratch memory on the device, for tables of a batch; null: out of device memory.

@@ -29,26 +29,26 @@ bool place(const Said& said, uintptr_t address, Place* place) {
   return place->ordinal >= 0;
 }
 
-int enter(const Device& device, Entered* entered) {
-  *entered = {};
-  entered->error = functions.error_peek();
-  int result = functions.device_get(&entered->device);
-  if (result == 0 && entered->device != device.place.ordinal) {
+int make_current(const Device& device, Previous* previous) {
+  *previous = {};
+  previous->error = functions.error_peek();
+  int result = functions.device_get(&previous->device);
+  if (result == 0 && previous->device != device.place.ordinal) {
     result = functions.device_set(device.place.ordinal);
-    entered->changed = result == 0;
+    previous->changed = result == 0;
   }
   if (result != 0) {
-    if (entered->error == 0) functions.error_take();
+    if (previous->error == 0) functions.error_take();
     return result;
   }
-  leave_capture(functions, entered);
+  suspend_capture(functions, previous);
   return 0;
 }
 
-void leave(const Device&, const Entered& entered) {
-  enter_capture(functions, entered);
-  if (entered.changed) functions.device_set(entered.device);
-  if (entered.error == 0) functions.error_take();
+void restore(const Device&, const Previous& previous) {
+  resume_capture(functions, previous);
+  if (previous.changed) functions.device_set(previous.device);
+  if (previous.error == 0) functions.error_take();
 }
 
 int copy_peer(const Device& to_device, void* to, const Device& from_device, const void* from, size_t bytes,
@@ -86,8 +86,8 @@ constinit const Driver hip_driver = with_common<functions>({
     .api = Api::kHip,
     .ready = ready,
     .place = place,
-    .enter = enter,
-    .leave = leave,
+    .make_current = make_current,
+    .restore = restore,
     .copy = [](void* to, const void* from, size_t bytes, bool up,
                void* stream) { return functions.copy(to, from, bytes, up ? hip::kUp : hip::kDown, stream); },
     .copy_2d =

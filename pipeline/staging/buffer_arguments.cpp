@@ -66,7 +66,7 @@ Refusal argument_open(Thread& thread, const FlatTransfer& flat, const int* sourc
   if (pieces.unknown)
     refusal = is_host(gpu::classify(flat.buffer, 1).memory) ? Refusal::kHostBuffer : Refusal::kDatatype;
   else if (pieces.count != 0 && !pieces.surely_host)
-    refusal = packet_open_blocks(packet, thread, flat.buffer, pieces.blocks, pieces.count);
+    refusal = packet_open_blocks(packet, flat.buffer, pieces.blocks, pieces.count);
   if (refusal != Refusal::kNone) *packet = {};
   if (pieces.blocks != few) memory::blocks.release(pieces.blocks);
   return refusal;

@@ -99,7 +99,7 @@ void skip(Packet* packet, Skipped why) {
 /// Null: it is. Else why not, in words; what it has got so far stays for the next attempt.
 const char* prepare(Checker& c) {
   gpu::Device& device = *c.device;
-  if (gpu::kernel_image(gpu::api_of(device)).bytes == 0) return "kernels are not in this build";
+  if (!gpu::kernels_built(device)) return "kernels are not in this build";
   c.plain = gpu::kernel(device, "resil_digest");
   c.with_runs = gpu::kernel(device, "resil_digest_runs");
   void* fill = gpu::kernel(device, "resil_fill");
@@ -276,8 +276,7 @@ bool launch(Checker& c) {
   void* arguments[] = {&order};
   const bool good = gpu::launch(*c.device, gpu::StreamRole::kKernel, with_runs ? c.with_runs : c.plain,
                                 gpu::kernel_blocks(order.leaves), gpu::kKernelThreads,
-                                with_runs ? gpu::kGatherShared : 0, arguments) &&
-                    gpu::event_record(*c.device, gpu::StreamRole::kKernel, batch->event);
+                                with_runs ? gpu::kGatherShared : 0, arguments, batch->event);
   if (!good) {
     for (uint32_t i = 0; i < batch->jobs; ++i) skip(batch->packets[i], Skipped::kFailed);
     batch->jobs = 0;
@@ -388,14 +387,14 @@ void digest_first(Packet* packet) {
   if (Checker* c = checker_of(packet->device); c != nullptr) __atomic_store_n(&c->first, true, __ATOMIC_RELAXED);
 }
 
-bool check_settled(Packet* packet, bool copied) {
+CheckResult check_poll(Packet* packet, bool copied) {
   Check& check = packet->check;
-  if (check.state == CheckState::kNone) return copied;
+  if (check.state == CheckState::kNone) return copied ? CheckResult::kSettled : CheckResult::kPending;
   if (copied) __atomic_store_n(&check.copied, true, __ATOMIC_RELAXED);  // another thread's launch may look
   if ((check.state == CheckState::kQueued || check.state == CheckState::kLaunched) &&
       !advance_check(*checker_of(packet->device), packet))
-    return false;
-  if (!check.copied) return false;
+    return CheckResult::kPending;
+  if (!check.copied) return CheckResult::kPending;
   if (check.state == CheckState::kDigested) {
     check.host = packet->blocks != nullptr ? blocks_digest(*packet, check.first, check.last, check.bytes)
                                            : host_digest(*packet, check.bytes);
@@ -405,15 +404,10 @@ bool check_settled(Packet* packet, bool copied) {
     count(counts.bytes, check.bytes);
     if (check.host != check.device) [[unlikely]] {
       count(counts.mismatches);
-      if (check_mismatch(packet)) {
-        const uint32_t first = check.first, last = check.last;
-        if (packet->blocks != nullptr) packet_down_blocks(packet, first, last);
-        else packet_down(packet);
-        return packet->state != PacketState::kCopying;
-      }
+      if (check_mismatch(packet)) return CheckResult::kAgain;
     }
   }
-  return true;
+  return CheckResult::kSettled;
 }
 
 void check_forget(Packet* packet) {

@@ -58,9 +58,11 @@ void check_before(Packet* packet, uint32_t first, uint32_t last);
 void check_down(Packet* packet);
 void check_up(Packet* packet, uint64_t bytes);
 void check_blocks(Packet* packet, uint32_t first, uint32_t last, bool up);
-/// Is all that has to be done for it done? `copied`: the copy is complete. Compares when both are; the pinned memory is
-/// then valid. May end the job (RESIL_ON_MISMATCH).
-bool check_settled(Packet* packet, bool copied);
+/// What is left to do for it. kAgain: the copy down differs, and is to be made again.
+enum class CheckResult : uint8_t { kPending, kSettled, kAgain };
+/// `copied`: the copy is complete. Compares when both are; the pinned memory is valid when it is kSettled. May end the
+/// job (RESIL_ON_MISMATCH).
+CheckResult check_poll(Packet* packet, bool copied);
 /// The packet goes, or its copy failed: waits for the device to be done with it.
 void check_forget(Packet* packet);
 /// The program may free or change the buffer at any time from now on: no digest of it; counted.

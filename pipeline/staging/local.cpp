@@ -10,6 +10,7 @@
 #include "shim/call/thread.h"
 #include "shim/runtime/accelerators/host_memory.h"
 #include "shim/runtime/block_pool.h"
+#include "shim/tables/type_maps.h"
 
 namespace resil::staging {
 
@@ -29,7 +30,7 @@ void close(Local* local) {
 }
 
 Refusal open_typed(Thread& thread, const LocalArgument& side, Packet* packet) {
-  const Refusal refusal = packet_open(packet, thread, side.buffer, side.count, side.type, Layout::kShadow);
+  const Refusal refusal = packet_open(packet, side.buffer, side.count, type_map(thread, side.type), Layout::kShadow);
   if (refusal != Refusal::kNone) *packet = {};
   return refusal;
 }

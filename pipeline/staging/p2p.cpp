@@ -121,7 +121,7 @@ bool surely_host(const void* buffer) {
 
 /// Gives the program its request and looks after it from now on.
 void hand_out(Event& e, Message* op) {
-  backend->staging->store(e.requests, 0, op->handle);
+  backend->staging->set_request(e.requests, 0, op->handle);
   message_enter(op);
 }
 
@@ -140,7 +140,7 @@ bool start_send_call(Event& e, SendMode mode) {
     return true;
   }
   if (request_is_shared(op->handle)) {  // complete at once
-    backend->staging->store(e.requests, 0, op->handle);
+    backend->staging->set_request(e.requests, 0, op->handle);
     message_retire(*e.thread, op);
     return true;
   }
@@ -154,7 +154,7 @@ void receive_started(Event& e, Message* op, int result) {
   e.result = result;
   if (result != 0) return message_retire(*e.thread, op);
   if (request_is_shared(op->handle)) {  // complete at once, and nobody can say how much came
-    backend->staging->store(e.requests, 0, op->handle);
+    backend->staging->set_request(e.requests, 0, op->handle);
     if (op->staged && !copy_up(*e.thread, *op, op->packet.bytes))
       e.result = backend->staging->raise(op->comm, backend->staging->error_other);
     return message_retire(*e.thread, op);
@@ -297,7 +297,7 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
   const Layout layout = posted == PostedAs::kShadow ? Layout::kShadow : Layout::kPacked;
   Packet packet;
   // Without pinned memory it takes ordinary memory: to wait for messages that have some could be to wait for ever.
-  const Refusal refusal = packet_open(&packet, thread, half.buffer, half.count, half.type, layout);
+  const Refusal refusal = packet_open(&packet, half.buffer, half.count, map, layout);
   if (refusal == Refusal::kNone && packet.device != last_device()) {
     device_seen.store(packet.device, std::memory_order_relaxed);
     if (chunked_granted != 0) chunked_devices_changed();

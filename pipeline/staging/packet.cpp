@@ -81,28 +81,27 @@ uint64_t packet_data(const Packet& packet, uint32_t first, uint32_t last) {
   return bytes;
 }
 
-Refusal packet_open(Packet* packet, Thread& thread, const void* buffer, int64_t count, uint64_t type, Layout layout) {
+Refusal packet_open(Packet* packet, const void* buffer, int64_t count, const TypeMap* type, Layout layout) {
   *packet = {};
-  const TypeMap* map = type_map(thread, type);
-  if (map == nullptr) {
+  if (type == nullptr) {
     const gpu::Memory memory = gpu::classify(buffer, 1).memory;
     return memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned ? Refusal::kHostBuffer : Refusal::kDatatype;
   }
   packet->buffer = static_cast<char*>(const_cast<void*>(buffer));
   packet->count = count;
   packet->layout = layout;
-  packet->bytes = type_bytes(*map, count);
+  packet->bytes = type_bytes(*type, count);
   if (packet->bytes == 0) return Refusal::kHostBuffer;
-  type_span(*map, count, &packet->low, &packet->high);
+  type_span(*type, count, &packet->low, &packet->high);
   const Refusal refusal = take_memory(packet, layout == Layout::kPacked ? packet->bytes : span_of(*packet));
   if (refusal == Refusal::kNone) {
-    packet->type = map;
-    type_map_hold(map);
+    packet->type = type;
+    type_map_hold(type);
   }
   return refusal;
 }
 
-Refusal packet_open_blocks(Packet* packet, Thread&, const void* buffer, const Block* blocks, uint32_t count) {
+Refusal packet_open_blocks(Packet* packet, const void* buffer, const Block* blocks, uint32_t count) {
   *packet = {};
   packet->buffer = static_cast<char*>(const_cast<void*>(buffer));
   packet->layout = Layout::kShadow;
@@ -213,9 +212,14 @@ PacketState look(Packet* packet) {
   if (state != gpu::State::kPending) plan_end(packet, state == gpu::State::kDone);
   if (state == gpu::State::kFailed) {
     check_forget(packet);
-    packet->state = PacketState::kFailed;
-  } else if (check_settled(packet, state == gpu::State::kDone) && packet->state == PacketState::kCopying) {
-    packet->state = PacketState::kReady;
+    return packet->state = PacketState::kFailed;
+  }
+  switch (check_poll(packet, state == gpu::State::kDone)) {
+    case CheckResult::kPending: break;
+    case CheckResult::kSettled: packet->state = PacketState::kReady; break;
+    case CheckResult::kAgain:
+      if (packet->blocks == nullptr) return packet_down(packet);
+      return packet_down_blocks(packet, packet->check.first, packet->check.last);
   }
   return packet->state;
 }

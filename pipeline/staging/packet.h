@@ -65,11 +65,12 @@ enum class Refusal : uint8_t { kNone, kHostBuffer, kForeign, kDatatype, kPinnedM
 /// Prepares a packet for `count` elements of `type` at `buffer` if that is device memory (classify; managed memory too:
 /// the host's touch of it would wait for kernels). Takes pinned memory (at most mode.memory in all; then memory that is
 /// not pinned), starts nothing. `kBeyond`: the range leaves its allocation; kHostBuffer also: there is no data. On any
-/// refusal nothing is held. Application's thread, inside the call whose argument `type` is.
-Refusal packet_open(Packet* packet, Thread& thread, const void* buffer, int64_t count, uint64_t type, Layout layout);
+/// refusal nothing is held. `type`: type_map() of the argument, null: kDatatype. Application's thread, inside the call
+/// whose argument it is.
+Refusal packet_open(Packet* packet, const void* buffer, int64_t count, const TypeMap* type, Layout layout);
 
 /// The same for pieces (vector collectives); always a shadow. Blocks are copied; their types held.
-Refusal packet_open_blocks(Packet* packet, Thread& thread, const void* buffer, const Block* blocks, uint32_t count);
+Refusal packet_open_blocks(Packet* packet, const void* buffer, const Block* blocks, uint32_t count);
 
 /// What a call is given in place of the buffer.
 inline char* packet_given(const Packet& packet) {

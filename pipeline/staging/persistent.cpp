@@ -87,7 +87,7 @@ bool persistent_freed(Event& e) {
   packet = {};
   o->active = false;
   wire_append(op);
-  backend->staging->store(e.requests, 0, backend->request_null());
+  backend->staging->set_request(e.requests, 0, backend->request_null());
   e.result = 0;
   return true;
 }

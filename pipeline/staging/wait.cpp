@@ -135,7 +135,7 @@ int64_t show(const Event& e, Requests& r, int64_t* passed) {
     const Message* op = r.messages[i];
     const bool is = is_passed_over(op);
     if (op == nullptr || op->claimed || (finished(*op) && !is)) continue;
-    backend->staging->store(r.shown, i, backend->request_null());
+    backend->staging->set_request(r.shown, i, backend->request_null());
     *(is ? passed : &hidden) += 1;
   }
   return hidden;
@@ -155,7 +155,7 @@ void settle_message(Event& e, Message* op, int64_t index, int64_t place) {
   message_remove(op);
   if (op->persistent) {  // the program's request is not: it is null now
     backend->staging->free(&op->handle);
-    backend->staging->store(e.requests, index, backend->request_null());
+    backend->staging->set_request(e.requests, index, backend->request_null());
   }
   complete_status(e, *op, place);
   if (op->failed) backend->staging->mark(e, place, error_of(*op));
@@ -209,7 +209,7 @@ void settle_said(Event& e, Requests& r) {
   for (int64_t k = 0; k < said; ++k) {
     const int64_t i = index_of(k);
     if (!valid(i)) continue;
-    backend->staging->store(e.requests, i, request_handle(r.shown, i));
+    backend->staging->set_request(e.requests, i, request_handle(r.shown, i));
     settle(e, r, i, k);
   }
   if (bad != nullptr && e.result == 0) fail(e, comm, error);
@@ -376,7 +376,7 @@ bool free_request(Event& e, Message* op) {
   // With checks the copy up that has begun ends here: see arrived().
   if (checking && leaves(*op)) wait_while_working(*e.thread, [op] { return finished(*op); });
   message_remove(op);
-  backend->staging->store(e.requests, 0, backend->request_null());
+  backend->staging->set_request(e.requests, 0, backend->request_null());
   e.result = 0;
   if (op->marks.fetch_or(kDetached, std::memory_order_acq_rel) & kFinished) {
     e.result = backend->staging->free(&op->handle);

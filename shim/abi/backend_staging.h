@@ -58,7 +58,7 @@ struct StagingFunctions {
   int (*wait_as)(const Event& event, void* handles);
   /// ...and as a test: MPI_Testany for MPI_Waitany and so on. `flag`: whether the call would return now.
   int (*test_as)(const Event& event, void* handles, int* flag);
-  void (*store)(void* handles, int64_t index, uint64_t handle);
+  void (*set_request)(void* handles, int64_t index, uint64_t handle);
   /// That code through the communicator's error handler; returns it.
   int (*raise)(uint64_t comm, int code);
   /// Status `index` of the event's (if it has any) says that code; the others are left alone.

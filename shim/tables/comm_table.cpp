@@ -94,9 +94,14 @@ uint64_t group_base(const Event& e) {
                                                      : hash_combine(base, static_cast<uint64_t>(e.tag));
 }
 
-CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const char* fallback_name) {
+/// What MPI says of a communicator's groups.
+struct Groups {
   int size = 1, rank = 0, remote = -1;
-  backend->comm_shape(handle, &size, &rank, &remote);
+  bool known;  ///< else it has no such communicator
+  explicit Groups(uint64_t handle) : known(backend->comm_shape(handle, &size, &rank, &remote)) {}
+};
+
+CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const Groups& groups, const char* fallback_name) {
   uint32_t index = 0;
   {
     SpinGuard guard(lock);
@@ -110,9 +115,9 @@ CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const char* fallback
     entry = {};
     entry.generation = generation;
     entry.handle = handle;
-    entry.size = info.size = size;
-    entry.rank = info.rank = rank;
-    entry.remote_size = info.remote_size = remote;
+    entry.size = info.size = groups.size;
+    entry.rank = info.rank = groups.rank;
+    entry.remote_size = info.remote_size = groups.remote;
     entry.flags = flags;
     info.ring = &entry;
     info.index = index;
@@ -179,15 +184,17 @@ bool tables_create() {
 uint64_t world_comm_id(int world) { return hash_combine(hash_text("MPI_COMM_WORLD"), static_cast<uint64_t>(world)); }
 
 void comm_register_predefined() {
-  CommInfo* info = add(backend->comm_world(), world_comm_id(runtime.world), 0, "MPI_COMM_WORLD");
+  const uint64_t world = backend->comm_world();
+  CommInfo* info = add(world, world_comm_id(runtime.world), 0, Groups(world), "MPI_COMM_WORLD");
   info->world_ranks_are_ranks = info->index >= kFirst;
   uint64_t self = hash_combine(hash_combine(hash_text("MPI_COMM_SELF"), static_cast<uint64_t>(runtime.world)),
                                static_cast<uint64_t>(runtime.rank));
-  add(backend->comm_self(), self, 0, "MPI_COMM_SELF");
+  add(backend->comm_self(), self, 0, Groups(backend->comm_self()), "MPI_COMM_SELF");
 }
 
 void comm_register_part(uint64_t handle, int part) {
-  add(handle, hash_combine(world_comm_id(runtime.world), static_cast<uint64_t>(part) + 1), 0, "MPI_COMM_WORLD");
+  add(handle, hash_combine(world_comm_id(runtime.world), static_cast<uint64_t>(part) + 1), 0, Groups(handle),
+      "MPI_COMM_WORLD");
 }
 
 void comm_renamed(uint64_t handle) {
@@ -208,10 +215,10 @@ CommInfo* comm_lookup_slow(Thread& thread, uint64_t handle) {
   CommInfo* info = index != 0 ? &infos[index] : nullptr;
   if (info == nullptr) {
     // Made out of sight: by a library before resil came, by MPI itself, or in another world. Its members name it.
-    int size = 0, rank = 0, remote = -1;
-    if (!backend->comm_shape(handle, &size, &rank, &remote)) return nullptr;
-    uint64_t base = hash_combine(hash_text("unseen"), members_hash(handle, size, false));
-    info = add(handle, hash_combine(base, ordinal_among_equals(base)) | 1, 3, "communicator made out of sight");
+    const Groups groups(handle);
+    if (!groups.known) return nullptr;
+    uint64_t base = hash_combine(hash_text("unseen"), members_hash(handle, groups.size, false));
+    info = add(handle, hash_combine(base, ordinal_among_equals(base)) | 1, 3, groups, "communicator made out of sight");
   }
   thread.comms[(handle ^ (handle >> 7)) % kCommCache] = {handle, info};
   return info;
@@ -254,15 +261,15 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
   (void)thread;
   if (handle == backend->comm_null() || derived == 0) return;
   handle_given(HandleKind::kComm, handle);
-  int size = 0, rank = 0, remote = -1;
-  if (!backend->comm_shape(handle, &size, &rank, &remote)) return;
+  const Groups groups(handle);
+  if (!groups.known) return;
   // Siblings (the colours of a split, the groups of a create) differ in their first member; the two sides of an
   // intercommunicator must agree, so they take both leaders in order of size.
   int zero = 0, leader = -1, remote_leader = -1;
   uint32_t flags = 0;
   bool known = backend->comm_world_ranks(handle, false, 1, &zero, &leader);
   uint64_t id = derived;
-  if (remote >= 0) {
+  if (groups.remote >= 0) {
     known = known && backend->comm_world_ranks(handle, true, 1, &zero, &remote_leader) && remote_leader >= 0;
     if (!known) flags = 1;  // the other side is another world (spawn, accept, connect): this id holds on this side only
     // Ranks of one world may meet by accept and connect, too: neither the parent nor the call is the same on both
@@ -278,12 +285,14 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
     // All members, not the leaders alone: whoever was not in an earlier one of the same leaders and tag would count
     // from another number than those who were.
     if (joined || how == CallId::kMPI_Intercomm_create || how == CallId::kMPI_Intercomm_create_from_groups) {
-      const uint64_t ours = members_hash(handle, size, false), theirs = members_hash(handle, remote, true);
+      const uint64_t ours = members_hash(handle, groups.size, false),
+                     theirs = members_hash(handle, groups.remote, true);
       id = hash_combine(id, leader < remote_leader ? hash_combine(ours, theirs) : hash_combine(theirs, ours));
       id = hash_combine(id, ordinal_among_equals(id));
     }
   } else {
-    id = hash_combine(id, is_of_survivors(how) ? members_hash(handle, size, false) : static_cast<uint64_t>(leader));
+    id = hash_combine(id,
+                      is_of_survivors(how) ? members_hash(handle, groups.size, false) : static_cast<uint64_t>(leader));
     if (is_of_survivors(how)) id = hash_combine(id, ordinal_among_equals(id));
   }
   if (parent != nullptr && (parent->ring->flags & 6) == 6) flags |= 6;
@@ -292,7 +301,7 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
   if (by_ordinal && __atomic_load_n(&ordinals_full, __ATOMIC_RELAXED)) flags |= 2;
   char name[56];
   snprintf(name, sizeof(name), "%s of %s", call_info(how).name, parent != nullptr ? parent->ring->name : "a group");
-  add(handle, id | 2, flags, name);
+  add(handle, id | 2, flags, groups, name);
 }
 
 void comm_forget(CommInfo* info) {

@@ -122,7 +122,7 @@ bool take(uint64_t* place, uint64_t key) {
 }
 
 /// Gives the entry back. False: another thread, completing an operation of the same handle, was faster.
-bool release(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* words) {
+bool release_entry(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* words) {
   uint32_t home = home_of(key);
   uint64_t shown = key;
   ring::Request& entry = runtime.requests[index];
@@ -209,7 +209,7 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
   }
   uint64_t duplicate;
   uint64_t own[kRequestWords];
-  if (!release(index, key, &duplicate, own)) return false;
+  if (!release_entry(index, key, &duplicate, own)) return false;
   tell(e, place, own, freed);
   if (duplicate != 0) finish_duplicate(*e.thread, duplicate, freed || !succeeded(e, place));
   return true;

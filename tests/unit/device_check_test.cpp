@@ -22,7 +22,6 @@ using namespace resil::staging;
 namespace {
 unsigned mismatches;
 int copies_again;  ///< how often the answer to a mismatch is: once more
-const TypeMap* current_type;
 }  // namespace
 
 namespace resil::gpu {
@@ -39,7 +38,6 @@ bool check_mismatch(Packet*) {
 void count_pageable(uint64_t) {}
 }  // namespace resil::staging
 
-const TypeMap* resil::type_map_slow(Thread&, uint64_t) { return current_type; }
 void resil::type_map_hold(const TypeMap*) {}
 void resil::type_map_release(const TypeMap*) {}
 
@@ -83,11 +81,6 @@ struct Type {
   }
 };
 
-Thread& nobody() {
-  static Thread thread = {};
-  return thread;
-}
-
 struct Buffer {
   char* device;
   std::vector<char> data;
@@ -100,9 +93,8 @@ struct Buffer {
 };
 
 Packet open(const Buffer& buffer, int64_t count, const Type& type, Layout layout = Layout::kPacked) {
-  current_type = &type.map;
   Packet packet;
-  REQUIRE(packet_open(&packet, nobody(), buffer.device, count, 1, layout) == Refusal::kNone);
+  REQUIRE(packet_open(&packet, buffer.device, count, &type.map, layout) == Refusal::kNone);
   return packet;
 }
 
@@ -149,7 +141,7 @@ TEST_CASE("blocks, all of them and some") {
   Buffer buffer(100000, 3);
   const Block blocks[] = {{50000, 5000, &bytes.map}, {0, 0, &bytes.map}, {8, 20, &vector.map}, {90000, 77, &bytes.map}};
   Packet packet;
-  REQUIRE(packet_open_blocks(&packet, nobody(), buffer.device, blocks, 4) == Refusal::kNone);
+  REQUIRE(packet_open_blocks(&packet, buffer.device, blocks, 4) == Refusal::kNone);
   packet_down(&packet);
   REQUIRE(packet_wait(&packet) == PacketState::kReady);
   CHECK(packet.check.state == CheckState::kCompared);
@@ -183,8 +175,7 @@ TEST_CASE("64 packets are one launch, and a round of copies up is one") {
     const uint64_t before = calls_of("launch");
     for (Packet& packet : packets) {
       if (down == 1) {
-        current_type = &bytes.map;
-        REQUIRE(packet_open(&packet, nobody(), buffer.device + (&packet - packets.data()) * 1000, 1000, 1,
+        REQUIRE(packet_open(&packet, buffer.device + (&packet - packets.data()) * 1000, 1000, &bytes.map,
                             Layout::kPacked) == Refusal::kNone);
         packet_down(&packet);
       } else {
@@ -269,7 +260,7 @@ TEST_CASE("after a first mismatch the digest comes before the copy") {
   packet_down(&gone);
   packet_close(&gone);
   const Block blocks[] = {{50000, 5000, &bytes.map}, {8, 20, &vector.map}};
-  REQUIRE(packet_open_blocks(&gone, nobody(), buffer.device, blocks, 2) == Refusal::kNone);
+  REQUIRE(packet_open_blocks(&gone, buffer.device, blocks, 2) == Refusal::kNone);
   packet_down_blocks(&gone, 1, 2);
   CHECK(gone.check.before);
   REQUIRE(packet_wait(&gone) == PacketState::kReady);

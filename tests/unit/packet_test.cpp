@@ -37,7 +37,7 @@ void check_down(Packet*) {}
 void check_up(Packet*, uint64_t) {}
 void count_pageable(uint64_t) {}
 void check_blocks(Packet*, uint32_t, uint32_t, bool) {}
-bool check_settled(Packet*, bool copied) { return copied; }
+CheckResult check_poll(Packet*, bool copied) { return copied ? CheckResult::kSettled : CheckResult::kPending; }
 void check_forget(Packet*) {}
 }  // namespace resil::staging
 
@@ -50,15 +50,12 @@ bool started(PacketState state) {
   return state == PacketState::kCopying || (state == PacketState::kReady && !on_stand_in());
 }
 
-/// A flattened datatype as the calls find it: in the thread's cache.
+/// A flattened datatype.
 struct Type {
   std::vector<Run> runs;
   TypeMap map;
-  uint64_t handle;
 
   Type(std::vector<Run> of_runs, int64_t extent) : runs(std::move(of_runs)), map{} {
-    static uint64_t handles = 1;
-    handle = handles++;
     map.extent = extent;
     map.permanent = true;
     map.runs = runs.data();
@@ -76,18 +73,9 @@ struct Type {
   Type(const Type&) = delete;
 };
 
-Thread& thread_with(const Type& type) {
-  static Thread* thread = static_cast<Thread*>(calloc(1, sizeof(Thread)));
-  thread->type_generation = handle_generation.load();
-  thread->types[(type.handle ^ (type.handle >> 9)) % kTypeCache] = {};
-  thread->types[(type.handle ^ (type.handle >> 9)) % kTypeCache].handle = type.handle;
-  thread->types[(type.handle ^ (type.handle >> 9)) % kTypeCache].map = &type.map;
-  return *thread;
-}
-
 Refusal open(Packet& packet, const Type& type, const void* buffer, int64_t count, Layout layout) {
   memset(&packet, 0xee, sizeof(packet));  // what a caller has there does not matter
-  return staging::packet_open(&packet, thread_with(type), buffer, count, type.handle, layout);
+  return staging::packet_open(&packet, buffer, count, &type.map, layout);
 }
 
 struct Memory {
@@ -257,7 +245,7 @@ TEST_CASE("pieces of a vector collective") {
     std::swap(blocks[3], blocks[12]);
     char* buffer = memory.device + 1024;
     Packet packet;
-    REQUIRE(staging::packet_open_blocks(&packet, thread_with(spaced), buffer, blocks.data(), 20) == Refusal::kNone);
+    REQUIRE(staging::packet_open_blocks(&packet, buffer, blocks.data(), 20) == Refusal::kNone);
     const std::vector<staging::Block> copied = blocks;
     std::fill(blocks.begin(), blocks.end(), staging::Block{});  // they are the packet's own by now
     REQUIRE(started(staging::packet_down(&packet)));
@@ -313,8 +301,7 @@ TEST_CASE("blocks that follow each other are one copy; many that do not, one ker
     std::vector<staging::Block> blocks;
     for (int64_t i = 0; i < 200; ++i) blocks.push_back({i * (80 + gap), 10, &doubles.map});
     Packet packet;
-    REQUIRE(staging::packet_open_blocks(&packet, thread_with(doubles), memory.device, blocks.data(), 200) ==
-            Refusal::kNone);
+    REQUIRE(staging::packet_open_blocks(&packet, memory.device, blocks.data(), 200) == Refusal::kNone);
     const std::vector<char> news = random_bytes(packet.host_bytes, 1);
     memcpy(packet.host, news.data(), news.size());
     const uint64_t up = calls_of("up"), launched = calls_of("launch");

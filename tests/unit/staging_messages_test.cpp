@@ -104,7 +104,7 @@ StagingFunctions staging_functions() {
   f.free = release;
   f.test_as = test_as;
   f.wait_as = wait_as;
-  f.store = [](void* handles, int64_t i, uint64_t handle) { static_cast<uint64_t*>(handles)[i] = handle; };
+  f.set_request = [](void* handles, int64_t i, uint64_t handle) { static_cast<uint64_t*>(handles)[i] = handle; };
   f.mark = [](const Event&, int64_t, int) {};
   f.set_envelope = [](const Event&, int64_t, int32_t, int32_t, bool) {};
   f.set_bytes = [](const Event&, int64_t, uint64_t) {};
