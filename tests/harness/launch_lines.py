@@ -5,6 +5,7 @@ mpirun, mpicc, resil, scripts/.
 README's table of launch lines is one source. The other are blocks of pages, marked `sh`: a command a line, run in the order of
 the page. A comment in front of a block says what else it needs (see Block), or why it is not run (see NotRun)."""
 import glob
+import json
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-from harness import mpi as jobs, report as reports, shown
+from harness import mpi as jobs, patience, report as reports, shown
 
 APP = """
 #include <mpi.h>
@@ -234,6 +235,17 @@ def environment(path):
     """A launcher that is called mpirun, and as many ranks as the line says on however many cores."""
     return {"PATH": os.path.join(path, "bin") + os.pathsep + os.environ["PATH"], "OMPI_MCA_rmaps_base_oversubscribe": "1",
             "OMPI_MCA_mpi_yield_when_idle": "1"}
+
+
+def wait_until_moving(job, ask, ranks=2):
+    """Until the app `long` of that job is in its loop with all ranks; ask() -> Result of `resil status --json`. Before, some ranks may
+    not be there yet, and those that are may be in MPI_Init."""
+    def moves():
+        done = ask()
+        found = json.loads(done.stdout) if done.returncode == 0 else {}
+        return found and found["ranks_here"] == ranks and any(call["name"] == "MPI_Bcast" for call in found["calls"])
+    patience.wait_for(lambda: job.poll() is not None or moves(), "a job that moves", 60)
+    assert job.poll() is None, job.end().text()
 
 
 def check(path, ranks, stdout):

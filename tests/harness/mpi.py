@@ -139,10 +139,8 @@ def _carriers(mark):
 
 def _left_behind(mark):
     """Processes of a job whose launcher has ended: it may be gone a moment before its proxies, and the ranks that they kill."""
-    for _ in range(100):
-        left = _carriers(mark)
-        if not left:
-            break
+    limit = patience.Patience(2)
+    while (left := _carriers(mark)) and not limit.over():
         time.sleep(0.02)
     return left
 

@@ -295,7 +295,7 @@ static void groups(const char* kind, double seconds) {
 
 int main(int argc, char** argv) {
   const double seconds = argc > 2 ? atof(argv[2]) : 0;
-  alarm(60 + (unsigned)seconds);
+  alarm(600 + (unsigned)seconds);
   CHECK(argc > 1);
   CHECK(MPI_Init(&argc, &argv) == MPI_SUCCESS);
   CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &me) == MPI_SUCCESS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs that hang, one kind each, and some that only look so: hangs KIND [SECONDS]. Every rank ends itself after 60
-// s (or SECONDS + 60), whatever happens. "ready" on standard output of rank 0, when the hang is about to begin.
+// Programs that hang, one kind each, and some that only look so: hangs KIND [SECONDS]. Every rank ends itself after 600
+// s (and SECONDS), whatever happens. "ready" on standard output of rank 0, when the hang is about to begin.
 //
 // cycle      each rank receives from the next, nobody sends           proved, deadlock
 // ssend      two ranks send 4 MiB to each other                       proved, deadlock
@@ -30,11 +30,12 @@
 // compute    rank 1 does not come back from its own code              verified, after learning
 // fortyone   rank 1 ends by _exit(0) without MPI_Finalize             (the launcher's business)
 // busy       all go on for ever                                   nothing
-// unreceived rank 0 sends a message that nobody receives, the last but one two on another communicator, now freed a
-// note quiet      rank 0 sleeps SECONDS while the others wait              nothing epochs     exposures, accesses and
-// locks that wait SECONDS each        nothing transfers  collective transfers and one in order for which one rank is
-// SECONDS late   nothing between    two groups that wait SECONDS for each other                 nothing staggered  a
-// slow chain of messages with pauses of half a second    nothing
+// unreceived rank 0 sends what nobody receives, the last but one two on another communicator    a note
+// quiet      rank 0 sleeps SECONDS, or until the file SECONDS is there; the others wait         nothing
+// epochs     exposures, accesses and locks that wait SECONDS each     nothing
+// transfers  collective transfers and one in order, one rank SECONDS late     nothing
+// between    two groups that wait SECONDS for each other              nothing
+// staggered  a slow chain of messages with pauses of half a second    nothing
 // twice      as quiet, twice in a row                         nothing
 // apart      all compute for SECONDS, nobody waits            nothing
 // alone      one rank that computes for SECONDS               nothing
@@ -50,11 +51,16 @@
 enum { kLarge = 4 << 20 };
 
 static int me, size;
+static const char* until = "";  // the second argument, if it is a file
 static char out[kLarge], in[kLarge];
 
 static void nap(double seconds) {
   struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
   nanosleep(&time, NULL);
+}
+
+static void sleep_until_there(const char* file) {
+  while (access(file, F_OK) != 0) nap(0.01);
 }
 
 static void ready(void) {
@@ -290,7 +296,8 @@ static void hang(const char* kind, double seconds) {
     CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
   } else if (!strcmp(kind, "quiet")) {
     iterate(200, 0.001, MPI_COMM_WORLD);
-    if (me == 0) nap(seconds);
+    if (me == 0 && until[0] != 0) sleep_until_there(until);
+    else if (me == 0) nap(seconds);
     iterate(200, 0.001, MPI_COMM_WORLD);
   } else if (!strcmp(kind, "twice")) {
     for (int i = 0; i < 2; i++) {
@@ -317,7 +324,8 @@ static void hang(const char* kind, double seconds) {
 
 int main(int argc, char** argv) {
   const double seconds = argc > 2 ? atof(argv[2]) : 0;
-  alarm(60 + (unsigned)seconds);
+  if (argc > 2 && argv[2][0] == '/') until = argv[2];
+  alarm(600 + (unsigned)seconds);
   CHECK(argc > 1);
   CHECK(MPI_Init(&argc, &argv) == MPI_SUCCESS);
   CHECK(MPI_Comm_rank(MPI_COMM_WORLD, &me) == MPI_SUCCESS);

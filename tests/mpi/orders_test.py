@@ -92,10 +92,10 @@ def main(build, mpi):
             waits = f'if [ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = {ranks - 1} ]; then while [ ! -e "$0" ]; do sleep 0.2; done; fi; exec "$@"'
             line = jobs.launcher(mpi, ranks, jobs.rank_environment(True, directory), options) + ["sh", "-c", waits, release, program, "between"]
             running[name] = (jobs.Running(line, directory, env={"REPORTS": directory}), release)
-        limit = time.monotonic() + LIMIT
+        limit = patience.Patience(LIMIT)
         for name, (job, release) in running.items():
             told = ""
-            while told.count("MPI_Init has not returned") < 1 + (name != "one") and job.poll() is None and time.monotonic() < limit:
+            while told.count("MPI_Init has not returned") < 1 + (name != "one") and job.poll() is None and not limit.over():
                 time.sleep(0.3)
                 with open(job.output[1], encoding="utf-8", errors="replace") as file:
                     told = file.read()
@@ -103,7 +103,7 @@ def main(build, mpi):
                 pass
         results = {}
         for name, (job, _) in running.items():
-            while job.poll() is None and time.monotonic() < limit:
+            while job.poll() is None and not limit.over():
                 time.sleep(0.1)
             results[name] = job.end()
             jobs.remove_rings(job.directory)

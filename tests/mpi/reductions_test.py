@@ -14,6 +14,9 @@ sys.dont_write_bytecode = True
 from harness import mpi as jobs  # noqa: E402
 from harness.main import LeftOut, Long, run_checks  # noqa: E402
 
+sys.path.insert(0, os.path.join(jobs.ROOT, "scripts"))
+from resil_tool import ring  # noqa: E402
+
 RANKS = {"openmpi": (2, 5), "mpich": (2, 3)}
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reductions_digests.txt")
 EM_X86_64 = 62
@@ -58,9 +61,10 @@ def within_a_node(mpi, program, ranks, shared, env=None, arguments=()):
     reports = result.ranks()
     assert all(report.get("findings", []) == [] for report in reports.values()), result.text()
     assert (by_node(reports) > 0) == shared, reports
-    left = [name for name in os.listdir("/dev/shm") if name.endswith(".reductions.node")]
-    launch = {report["launch_key"] for report in reports.values() if "launch_key" in report}
-    assert not [name for name in left for key in launch if key in name], left
+    with ring.Ring(reports[0]["ring"]) as file:
+        own = f"resil-{os.getuid()}-{file.header.job}-{file.header.world}-"  # the names of this job's memory begin so
+    left = [name for name in os.listdir("/dev/shm") if name.startswith(own)]
+    assert file.header.job and not left, (own, left)
     jobs.remove_rings(result.directory)
 
 

@@ -250,7 +250,7 @@ def killed(s):
                 os.kill(report["pid"], signal.SIGKILL)
             except ProcessLookupError:
                 pass  # the launcher was faster
-        job.wait(60)
+        patience.wait_for(lambda: job.poll() is not None, "the launcher's end", 60)
     jobs.remove_rings(directory)
     result = s.run("verify", recording, command)
     assert result.returncode == 0, result.text()

@@ -116,7 +116,7 @@ def early(build, mpi):
 def race(build, mpi):
     """A fill of the program's own goes on when the buffer is sent: no device is accused. What is sent is what the buffer holds
     in the end, and from then on the digest comes first."""
-    env = gpu.environment("digest=0.01", MODE)  # fills and digests take 6 ms
+    env = gpu.environment("digest=0.001", MODE)  # fills and digests take 60 ms: longer than a rank may be kept from sending by others
     result = jobs.run(mpi, 2, [os.path.join(build, f"staging_race.{mpi}")], env=env, timeout=60)
     assert result.returncode == 0 and result.stdout.split() == [b"1", b"1", b"2", b"2"], result.text()
     findings = [finding for report in result.ranks().values() for finding in report["findings"]]

@@ -54,12 +54,9 @@ class Place:
     def beside(self):
         """A job that goes on until end()."""
         job = jobs.Running([os.path.join(self.path, "bin", "resil"), "run", "mpirun", "-np", "2", "./app"], env=launch_lines.environment(self.path), cwd=self.path)
-        patience.wait_for(lambda: job.poll() is not None or self.runs(), "the job beside", 60)
+        launch_lines.wait_until_moving(job, lambda: jobs.start(
+            [os.path.join(self.path, "bin", "resil"), "status", "--json", self.newest()], cwd=self.path))
         return job
-
-    def runs(self):
-        done = jobs.start([os.path.join(self.path, "bin", "resil"), "status", "--json", self.newest()], cwd=self.path)
-        return done.returncode == 0 and b'"calls": []' not in done.stdout
 
     def end(self, job):
         with open(os.path.join(self.path, "stop"), "wb"):

@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import gpu, mpi as jobs  # noqa: E402
+from harness import gpu, mpi as jobs, patience  # noqa: E402
 from harness.main import LeftOut, run_checks  # noqa: E402
 
 BUILD = MPI = ""
@@ -104,23 +104,24 @@ def check_lost(way, wait):
                                         "FAKEGPU_RELEASE": release}))
     command = [os.path.join(BUILD, f"gpu_waits.{MPI}"), way, wait, "8"]
     job = jobs.Running(jobs.launcher(MPI, 1, environment) + command, directory)
-    for _ in range(600):
-        if any(name.startswith("dump-") for name in (os.listdir(directory) if os.path.isdir(directory) else ())):
-            break
-        try:
-            job.process.wait(0.05)
-            break
-        except jobs.subprocess.TimeoutExpired:
+    def seen():
+        """(dump, report) once both are whole: the dump ends with the list of objects."""
+        path = os.path.join(directory, "dump-00000-0.txt")
+        if not os.path.exists(path):
+            return None
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        report = jobs.reports.load(directory)[0]
+        return "Objects named above" in text and report["findings"] and (text, report)
+    try:
+        found = patience.wait_for(lambda: seen() or job.poll() is not None, "the dump", 60)
+    finally:
+        with open(release, "w", encoding="utf-8"):
             pass
-    hanging = jobs.reports.load(directory)[0]
-    with open(os.path.join(directory, "dump-00000-0.txt"), encoding="utf-8") as file:
-        dump = file.read()
-    with open(release, "w", encoding="utf-8"):
-        pass
-    status = job.process.wait(30)
-    job.poll()
-    end = job.end()
-    need(status == 0 and b"turns 8 wrong 0" in end.stdout, end)
+        patience.wait_for(lambda: job.poll() is not None, "the end", 60)
+        end = job.end()
+    need(found is not True and end.returncode == 0 and b"turns 8 wrong 0" in end.stdout, end)
+    dump, hanging = found
     need(re.search(f"thread [0-9]+ is in (cu|hip)({FUNCTIONS[wait]}) .*the device is done, the wait has not", dump), end, dump)
     lost = [finding for finding in hanging["findings"] if finding["kind"] == "lost_completion"]
     need(hanging["outcome"] == "running" and len(lost) == 1, end, hanging["findings"])

@@ -11,11 +11,10 @@ import os
 import re
 import shutil
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-from harness import mpi as jobs, report as reports  # noqa: E402
+from harness import mpi as jobs, patience, report as reports  # noqa: E402
 from harness.main import LeftOut, run_checks, shared  # noqa: E402
 
 BUILD = MPI = ""
@@ -118,10 +117,7 @@ def side_by_side():
     directory = os.path.join(jobs.scratch(), "report")
     line = jobs.launcher(MPI, 2, jobs.rank_environment(True, directory)) + [program("p2p")]
     running = [jobs.Running(line, directory) for _ in range(3)]
-    deadline = time.monotonic() + LIMIT
-    while any(job.poll() is None for job in running):
-        assert time.monotonic() < deadline, "they do not end"
-        time.sleep(0.02)
+    patience.wait_for(lambda: all(job.poll() is not None for job in running), "the end of all", LIMIT)
     for job in running:
         result = job.end()
         assert result.returncode == 0, result.text()

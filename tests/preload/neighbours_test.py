@@ -10,6 +10,7 @@ What is not permitted here (namespaces, another user) is left out and named.
 """
 import argparse
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -198,7 +199,7 @@ def swept_from_outside(node):
 
 HOSTILE = """
 import os, sys
-base = "/dev/shm/resil-%s-a-hostile-test-0-0" % sys.argv[1]
+base = "/dev/shm/resil-%s-%s-0-0" % (sys.argv[1], sys.argv[2])
 for end in (".ring", ".node", "-0123456789abcdef.ring", "-0123456789abcdef.node"):
     os.mkfifo(base + ".fifo" + end, 0o666)
     os.symlink("/dev/zero", base + ".link" + end)
@@ -223,11 +224,20 @@ for end in (".ring", ".node", "-0123456789abcdef.ring", "-0123456789abcdef.node"
 """
 
 
+HOSTILE_NAME = "a-hostile-test-"  # and the id of the test's process: another one may run beside it
+
+
+def hostile_names(pid):
+    return {name for name in os.listdir("/dev/shm") if f"-{HOSTILE_NAME}{pid}-" in name}
+
+
 def remove_hostile():
-    for name in os.listdir("/dev/shm"):
-        path = os.path.join("/dev/shm", name)
-        if "-a-hostile-test-" in name:
-            os.rmdir(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+    """This test's, and those of tests that were killed."""
+    pids = {int(pid) for name in os.listdir("/dev/shm") for pid in re.findall(rf"-{HOSTILE_NAME}(\d+)-", name)}
+    for pid in pids:
+        if pid == os.getpid() or not os.path.exists(f"/proc/{pid}"):
+            for path in (os.path.join("/dev/shm", name) for name in hostile_names(pid)):
+                os.rmdir(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
 
 
 def hostile_shared_memory(node):
@@ -235,12 +245,12 @@ def hostile_shared_memory(node):
     pipe under such a name made every job of the victim wait in MPI_Init."""
     if not node.users:
         raise LeftOut("needs root, to be two users")
-    remove_hostile()  # of a test that was killed
-    with subprocess.Popen(AS_OTHER + [sys.executable, "-c", HOSTILE, str(os.geteuid())], stdin=subprocess.PIPE,
+    remove_hostile()
+    with subprocess.Popen(AS_OTHER + [sys.executable, "-c", HOSTILE, str(os.geteuid()), f"{HOSTILE_NAME}{os.getpid()}"], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE) as other:
         try:
             assert other.stdout.readline() == b"ready\n"
-            there = {name for name in os.listdir("/dev/shm") if "-a-hostile-test-" in name}
+            there = hostile_names(os.getpid())
             folder = shared_folder()
             go = os.path.join(folder, "go")
             neighbours.release(go)
@@ -250,7 +260,7 @@ def hostile_shared_memory(node):
                 job.check_output()
                 job.check_reports()
                 assert jobs.run_tool("report", "--json", job.directory)["exit_code"] == 0
-            assert {name for name in os.listdir("/dev/shm") if "-a-hostile-test-" in name} == there
+            assert hostile_names(os.getpid()) == there
         finally:
             other.stdin.close()
             other.wait()

@@ -5,7 +5,6 @@ runs. A second ordinary user is refused with a sentence. As root, who lends the 
 
 Usage: ordinary_user_test.py MPI
 """
-import json
 import os
 import shutil
 import sys
@@ -69,11 +68,7 @@ def while_it_runs(place):
     home = place.homes[USER]
     job = jobs.Running(place.line(USER, "run", "--dir", "live", "mpirun", "-np", "2", os.path.join(place.path, "long")),
                        env=launch_lines.environment(place.path), cwd="/")
-
-    def moves():
-        done = jobs.start(place.line(USER, "status", "--json", "live"), cwd="/", timeout=60)
-        return done.returncode == 0 and json.loads(done.stdout)["calls"]
-    patience.wait_for(lambda: job.poll() is not None or moves(), "the job", 60)
+    launch_lines.wait_until_moving(job, lambda: jobs.start(place.line(USER, "status", "--json", "live"), cwd="/", timeout=60))
     assert "MPI_Allreduce" in place.resil(USER, "status", "live")[0]
     assert place.resil(USER, "why", "live")[0].startswith("MOVING")
     assert "2 of 2 answered" in place.resil(USER, "dump", "live")[0]

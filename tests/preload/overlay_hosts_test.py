@@ -136,8 +136,8 @@ def strangers(hosts):
     port = int.from_bytes(address[16:18], sys.byteorder)
     knock = ("import socket\n"
              "for i in range(50):\n"
-             f" s = socket.create_connection(('10.77.0.1', {port}), 10)\n"
-             " s.settimeout(10)\n"
+             f" s = socket.create_connection(('10.77.0.1', {port}), 300)\n"
+             " s.settimeout(300)\n"
              " try:\n"
              "  s.sendall(b'RSLO' * 100)\n"
              "  assert s.recv(100) == b''\n"

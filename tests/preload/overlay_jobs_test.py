@@ -70,6 +70,7 @@ class Attack:
         while not self.over:
             try:
                 one = socket.create_connection(("127.0.0.1", dice.choice(self.targets)), 1)
+                self.count += 1  # whatever becomes of it
                 what = dice.randrange(4)
                 if what == 0:
                     one.sendall(dice.randbytes(dice.randrange(1, 20000)))
@@ -78,7 +79,6 @@ class Attack:
                 elif what == 2:
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 kept = kept[-100:] + [one]  # the older ones are closed
-                self.count += 1
             except OSError:
                 pass
             time.sleep(0.001)

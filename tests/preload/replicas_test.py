@@ -170,9 +170,12 @@ def check_clean():
 
 def check_choices():
     """What comes apart by MPI's choice alone is suspected, and ends no job."""
-    result = program("choice", parts=2, ranks=3)
-    assert result.returncode == 0, result.text()
-    found = [one for report in reports.load(result.directory).values() for one in report["findings"]]
+    for _ in range(5):  # on a crowded machine a message may be later than a pause of 0.3 s, and both parts choose alike
+        result = program("choice", parts=2, ranks=3)
+        assert result.returncode == 0, result.text()
+        found = [one for report in reports.load(result.directory).values() for one in report["findings"]]
+        if found:
+            break
     assert len(found) == 1 and found[0]["confidence"] == "suspected", found
     assert "any source" in str(found[0]["evidence"]), found
 

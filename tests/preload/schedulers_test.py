@@ -8,6 +8,7 @@ Usage: schedulers_test.py MPI
 """
 import os
 import re
+import secrets
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -15,17 +16,21 @@ sys.dont_write_bytecode = True
 from harness import launch_lines, mpi as jobs, patience  # noqa: E402
 from harness.main import Long, run_checks  # noqa: E402
 
+# A bare number may also be that of a process: it is beyond any process id (4,194,304 at most), also without its last digit. And the
+# same test may run beside this one on the machine, with other numbers.
+NUMBER = str(50_000_000 + secrets.randbelow(40_000_000))
+LETTERS = "f2Zk" + secrets.token_hex(4)
 # (environment, the name in the report directory's, what the user types, what is another job)
-# Numbers of jobs are beyond any process id (4,194,304 at most): a bare number may also be that of a process.
 SYSTEMS = {
-    "PBS": ({"PBS_JOBID": "47110000.server1", "PBS_ENVIRONMENT": "PBS_BATCH"}, "47110000.server1", ("47110000", "47110000.server1"), "4711000"),
-    "PBS, a task of an array": ({"PBS_JOBID": "4712[3].server1", "PBS_ARRAY_INDEX": "3"}, "4712_3_.server1", ("4712[3].server1", "4712[3]"), "4712[2]"),
-    "LSF": ({"LSB_JOBID": "81500000", "LSB_JOBINDEX": "0"}, "81500000", ("81500000",), "8150000"),
-    "LSF, a task of an array": ({"LSB_JOBID": "816", "LSB_JOBINDEX": "7"}, "816_7", ("816[7]", "816_7"), "816[8]"),
+    "PBS": ({"PBS_JOBID": f"{NUMBER}.server1", "PBS_ENVIRONMENT": "PBS_BATCH"}, f"{NUMBER}.server1", (NUMBER, f"{NUMBER}.server1"), NUMBER[:-1]),
+    "PBS, a task of an array": ({"PBS_JOBID": f"{NUMBER}1[3].server1", "PBS_ARRAY_INDEX": "3"}, f"{NUMBER}1_3_.server1",
+                                (f"{NUMBER}1[3].server1", f"{NUMBER}1[3]"), f"{NUMBER}1[2]"),
+    "LSF": ({"LSB_JOBID": f"{NUMBER}2", "LSB_JOBINDEX": "0"}, f"{NUMBER}2", (f"{NUMBER}2",), f"{NUMBER}20"),
+    "LSF, a task of an array": ({"LSB_JOBID": f"{NUMBER}3", "LSB_JOBINDEX": "7"}, f"{NUMBER}3_7", (f"{NUMBER}3[7]", f"{NUMBER}3_7"), f"{NUMBER}3[8]"),
     # Open MPI looks for a Flux that is not there, and crashes without the library, too.
-    "Flux": ({"FLUX_JOB_ID": "f2ZkVQ8d3", "OMPI_MCA_pmix": "^flux"}, "f2ZkVQ8d3", ("f2ZkVQ8d3",), "f2ZkV"),
-    "Grid Engine": ({"JOB_ID": "99000000", "SGE_TASK_ID": "undefined"}, "99000000", ("99000000",), "9900000"),
-    "Grid Engine, a task of an array": ({"JOB_ID": "98", "SGE_TASK_ID": "4"}, "98_4", ("98_4",), "98_5"),
+    "Flux": ({"FLUX_JOB_ID": LETTERS, "OMPI_MCA_pmix": "^flux"}, LETTERS, (LETTERS,), LETTERS[:-2]),
+    "Grid Engine": ({"JOB_ID": f"{NUMBER}4", "SGE_TASK_ID": "undefined"}, f"{NUMBER}4", (f"{NUMBER}4",), NUMBER[:-2]),
+    "Grid Engine, a task of an array": ({"JOB_ID": f"{NUMBER}5", "SGE_TASK_ID": "4"}, f"{NUMBER}5_4", (f"{NUMBER}5_4",), f"{NUMBER}5_5"),
 }
 
 
@@ -43,8 +48,7 @@ def found(mpi, variables, name, words, other):
         launch_lines.compile_app(place, "long")
         environment = launch_lines.environment(place)
         job = jobs.Running([os.path.join(place, "bin", "resil"), "run", "mpirun", "-np", "2", "./app"], env={**environment, **variables}, cwd=place)
-        patience.wait_for(lambda: job.poll() is not None or b'"calls": []' not in tool(place, environment, "status", "--json", words[0]).stdout
-                          and tool(place, environment, "status", words[0]).returncode == 0, "the job", 60)
+        launch_lines.wait_until_moving(job, lambda: tool(place, environment, "status", "--json", words[0]))
         for word in words:
             said = tool(place, environment, "dump", word)
             assert b"2 of 2 answered" in said.stdout, said.text()

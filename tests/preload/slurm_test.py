@@ -26,6 +26,7 @@ from harness.main import run_checks  # noqa: E402
 import spank_checks  # noqa: E402
 
 USER = "daemon"  # is on every Debian; the other one is root
+# FirstJobId: a bare number that `resil` is asked for may also be that of a process, and is beyond any process id.
 CONFIGURATION = """
 ClusterName=resil-test
 SlurmctldHost={host}(127.0.0.1)
@@ -51,6 +52,7 @@ SelectTypeParameters=CR_Core
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
 JobAcctGatherType=jobacct_gather/none
 JobRequeue=1
+FirstJobId=50000000
 ReturnToService=2
 KillWait=5
 SlurmdParameters=config_overrides

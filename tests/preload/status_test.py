@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
@@ -73,9 +72,7 @@ class Job:
     def end(self):
         with open(self.file, "w", encoding="ascii"):
             pass
-        limit = patience.Patience(60)
-        while self.job.poll() is None and not limit.over():
-            time.sleep(0.02)
+        patience.wait_for(lambda: self.job.poll() is not None, "the end of the job", 60)
         result = self.job.end()
         assert result.returncode == 0, result.text()
         assert not [name for name in os.listdir(self.directory) if name.startswith("dump-")], "a rank was signalled"
@@ -87,24 +84,25 @@ def moves(mpi, place):
     status, found = job.until(lambda found: {call["name"] for call in found["calls"]} == {"MPI_Allreduce"} and found["calls_per_second"] > 1)
     assert status == 0 and found["verdict"] == "MOVING" and found["world_size"] == 2, found
     assert all(0 <= rank["mpi_share"] <= 1 for rank in found["ranks"]), found
-    text = job.status().stdout.decode()
-    assert text.startswith("MOVING: ") and "MPI_Allreduce" in text and "\033" not in text, text
+    text = patience.wait_for(lambda: (told := job.status().stdout.decode()).startswith("MOVING: ") and told, "MOVING on the screen", 60)
+    assert "MPI_Allreduce" in text and "\033" not in text, text
     job.end()
     assert job.status().returncode == 2
 
 
 def stands(mpi, place):
     job = Job(mpi, place, "stand")
-    status, found = job.until(lambda found: found["verdict"] == "STANDING")
+    # Before, ranks that a busy machine does not let run stand still elsewhere.
+    status, found = job.until(lambda found: found["verdict"] == "STANDING" and any(
+        "MPI_Recv" in one["place"] and one["name"] == "rank 1" for one in found["places"]))
     assert status == 1 and found["still_seconds"] >= 5 and not found["calls"], found
     assert found["ranks"][1]["inside_mpi"] and not found["ranks"][0]["inside_mpi"], found
-    assert any("MPI_Recv" in one["place"] and one["name"] == "rank 1" for one in found["places"]), found
     job.end()
 
 
 def polls(mpi, place):
     job = Job(mpi, place, "poll")
-    status, found = job.until(lambda found: found["verdict"] == "POLLING")
+    status, found = job.until(lambda found: found["verdict"] == "POLLING" and found["calls"])
     assert status == 1 and {call["name"] for call in found["calls"]} == {"MPI_Test"}, found
     job.end()
 

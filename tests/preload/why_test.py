@@ -32,7 +32,7 @@ static inline __attribute__((always_inline)) void relax(double x) {
   sink = sink * x + 1;                                              /* relax */
 }
 static void solve(const char* file) {
-  while (access(file, F_OK) != 0)
+  while (access(file, F_OK) != 0)                                   /* look */
     for (int i = 0; i < 1000000; ++i) relax(0.5);                   /* solve */
 }
 static void checkpoint(const char* file) {
@@ -93,6 +93,7 @@ PYTHON_LINE = 9
 
 
 def line_of(mark):
+    """The line's number, of the first that has it."""
     return 1 + next(i for i, line in enumerate(APP.split("\n")) if "/* %s */" % mark in line)
 
 
@@ -147,8 +148,8 @@ def moves(mpi, place):
     job = Job(mpi, place, "move")
     done, found = job.until(lambda found: found["verdict"] == "moving")
     assert done.returncode == 0 and not found["culprits"] and found["ranks_here"] == 2, found
-    text = job.why().stdout.decode()
-    assert text.startswith("MOVING: ") and "stacks" not in text and "\033" not in text, text
+    text = patience.wait_for(lambda: (told := job.why().stdout.decode()).startswith("MOVING: ") and told, "MOVING on the screen", 30)
+    assert "stacks" not in text and "\033" not in text, text
     job.end()
     again = job.why()
     assert again.returncode == 2 and b"no rank of" in again.stderr, again
@@ -156,14 +157,16 @@ def moves(mpi, place):
 
 def spins(mpi, place):
     job = Job(mpi, place, "spin")
-    done, found = job.until(lambda found: found["verdict"] != "moving")
-    assert done.returncode == 1 and found["verdict"] == "a rank never arrived" and found["detail"] == "computing", found
+    # Before, ranks that a busy machine does not let run stand still elsewhere: likewise in the other scenes.
+    done, found = job.until(lambda found: found["verdict"] == "a rank never arrived" and any(edge["communicator"] == "atmosphere" for edge in found["edges"]))
+    assert done.returncode == 1 and found["detail"] == "computing", found
     assert found["culprits"] == [1] and found["victims"] == [0] and found["confidence"] == "suspected", found
     edges = [(edge["from"], edge["to"], edge["call"], edge["communicator"]) for edge in found["edges"]]
     assert edges == [([0], [1], "MPI_Allreduce", "atmosphere")], edges
     if stacks_can_be_read():
         text = job.why().stdout.decode()
-        assert "solve at app.c:%d" % line_of("solve") in text or "relax at app.c:%d" % line_of("relax") in text, text
+        assert any("%s at app.c:%d" % place in text for place in (
+            ("solve", line_of("solve")), ("relax", line_of("relax")), ("solve", line_of("look")))), text
         assert all(process.stat(pid)[0] in "RSD" for pid in job.pids())
     job.end()
 
@@ -186,13 +189,12 @@ def waits_for_each_other(mpi, place, **settings):
 
 
 def gathered(job, owner):
-    """The first stacks-N.json of that owner; None: there is none."""
-    for path in glob.glob(os.path.join(job.directory, "stacks-*.json")):
+    """Each stacks-N.json of that owner."""
+    for path in sorted(glob.glob(os.path.join(job.directory, "stacks-*.json"))):
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            found = dict(json.load(file), path=path)
         if found["of"].startswith(owner):
-            return found
-    return None
+            yield found
 
 
 def perf_is_permitted():
@@ -206,14 +208,13 @@ def perf_is_permitted():
 def gathers_stacks(mpi, place):
     """Of a hang that is told, without anybody asking: stacks of the ranks of both nodes as one tree."""
     job = Job(mpi, place, "cycle", RESIL_NODE_RANKS="1")
-    patience.wait_for(lambda: gathered(job, "hang-"), "the stacks", 40)
-    found = gathered(job, "hang-")
+    found = patience.wait_for(lambda: next(gathered(job, "hang-"), None), "the stacks", 40)
     assert found["ranks"] == 2 and found["samples"] >= 4 and found["left_out"] == 0, found
     own = []
     if perf_is_permitted() and not found["unread"]:
         own = [stack["ranks"] for stack in found["stacks"] if any(frame.startswith("app+0x") for frame in stack["frames"])]
         assert sorted(",".join(own).replace("-", ",").split(",")) == ["0", "1"], found
-    with open(glob.glob(os.path.join(job.directory, "stacks-*.txt"))[0], encoding="utf-8") as file:
+    with open(found["path"].replace(".json", ".txt"), encoding="utf-8") as file:
         assert file.read().startswith("Stacks of %d threads of 2 ranks, with hang-" % found["threads"])
     of = os.path.join(job.directory, found["of"])
     patience.wait_for(lambda: json.load(open(of, encoding="utf-8")).get("stacks"), "the stacks in the finding", 40)
@@ -244,10 +245,11 @@ def gathers_none(mpi, place):
 def is_suspected_and_goes_on(mpi, place):
     """A program that computes for longer than the line about it waits: looked at from outside, and its result is its own."""
     job = Job(mpi, place, "spin", RESIL_NODE_RANKS="1", RESIL_HANG_NOTICE="1", RESIL_LOG="info")
-    patience.wait_for(lambda: gathered(job, "notice"), "the stacks", 40)
-    found = gathered(job, "notice")
-    if perf_is_permitted():
-        assert any(stack["ranks"] == "1" and any(frame.startswith("app+0x") for frame in stack["frames"]) for stack in found["stacks"]), found
+    def rank_1_computes(found):
+        return not perf_is_permitted() or any(
+            stack["ranks"] == "1" and any(frame.startswith("app+0x") for frame in stack["frames"]) for stack in found["stacks"])
+    # The first notice may be of ranks that a busy machine has not let come so far.
+    patience.wait_for(lambda: any(map(rank_1_computes, gathered(job, "notice"))), "the stacks of a notice", 40)
     job.end()
 
 
@@ -255,8 +257,8 @@ def loses_a_message(mpi, place):
     """A library that says that a message was sent, and never delivers it (as MPICH 4.0.2 is said to, now and then)."""
     library = os.path.join(place, "lose.so")
     job = Job(mpi, place, "lose", ranks=3, tools=[library])
-    _, found = job.until(lambda found: found["verdict"] != "moving", "--no-stacks")
-    assert found["kind"] == "inside_mpi" and found["verdict"] == "inside MPI with everyone arrived", found
+    _, found = job.until(lambda found: found["verdict"] == "inside MPI with everyone arrived" and "tag 77" in found["message"], "--no-stacks")
+    assert found["kind"] == "inside_mpi", found
     assert not found["culprits"] and found["culprit_count"] == 0 and found["victims"], found
     assert "The message was sent, but has not been delivered" in found["message"], found
     assert "The MPI library or the network does not deliver." in found["message"], found
@@ -325,8 +327,8 @@ def has_its_first_node_stopped(mpi, place):
 
 def waits_for_a_file(mpi, place):
     job = Job(mpi, place, "fifo")
-    done, found = job.until(lambda found: found["verdict"] != "moving", "--no-stacks")
-    assert done.returncode == 1 and found["culprits"] == [1] and found["victims"] == [0], found
+    done, found = job.until(lambda found: found["culprits"] == [1] and found["verdict"] == ("file I/O" if found["blocked"] else "a rank never arrived"), "--no-stacks")
+    assert done.returncode == 1 and found["victims"] == [0], found
     pid = job.pids()[1]
     if os.access("/proc/%d/syscall" % pid, os.R_OK) and found["blocked"]:
         assert found["verdict"] == "file I/O" and found["detail"] == 'in open("%s.fifo")' % job.file, found
