@@ -18,7 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef MPI_ABI_VERSION  // the standard ABI's header leaves Fortran's handles to other functions
+// The standard ABI's header leaves Fortran's handles to other functions. Open MPI 6 says -1 of its own ABI.
+#if defined(MPI_ABI_VERSION) && MPI_ABI_VERSION > 0
 #define MPI_Fint int
 #define MPI_Comm_c2f MPI_Comm_toint
 #define MPI_Comm_f2c MPI_Comm_fromint
