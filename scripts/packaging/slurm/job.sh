@@ -24,7 +24,10 @@ again() {
 srun --resil=checksum,hang=abort --kill-on-bad-exit=1 "$@"
 status=$?
 case $status in
-  90) again "$(resil report --exclude "$RESIL_DIR")" ;; # data differ
-  92) again "" ;;                                       # a hang
+  90 | 137) # data differ; srun --mpi=pmi2 makes 137 of it, which a killed job has, too: that one has no host to leave out
+    hosts=$(resil report --exclude "$RESIL_DIR")
+    if [ "$status" = 90 ] || [ -n "$hosts" ]; then again "$hosts"; fi
+    ;;
+  92) again "" ;; # a hang
 esac
 exit $status
