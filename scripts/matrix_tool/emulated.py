@@ -99,8 +99,8 @@ class Emulated(System):
     def build_library(self):
         """It is always so."""
 
-    def log(self):
-        return self.built("meson-logs", f"testlog-{os.path.basename(IN_ROOT)}.json")
+    def log(self, base):
+        return self.built("meson-logs", f"{base}-{os.path.basename(IN_ROOT)}.json")
 
     def prepare(self):
         folder, libraries = f"{self.build}/mpi", f"{self.path}/usr/lib/{TRIPLE}"

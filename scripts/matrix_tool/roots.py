@@ -117,9 +117,9 @@ class System:
                 lines = done.stdout[max(0, done.stdout.find("FAILED: ")):].splitlines()
                 raise Impossible("does not build:\n" + "\n".join(lines[:20]))
 
-    def log(self):
-        """Where `meson test` writes what it finds."""
-        return self.built("meson-logs", "testlog.json")
+    def log(self, base):
+        """Where `meson test` writes what it finds, told to write to `base`."""
+        return self.built("meson-logs", f"{base}.json")
 
     def architecture(self):
         return platform.machine()

@@ -9,6 +9,8 @@
   an internal header (..._internal.h) is included by the files of its folder only
   of modules, none uses the private communicator but through shim/runtime/mailbox.h
 
+And what no file has, because g++ 10 (Debian 11) does not: NEWER.
+
   include_rule_test.py ROOT
 """
 import os
@@ -23,6 +25,7 @@ PARTS = {"pipeline/gpu": "pipeline/staging"}
 FREE_OF_HOOKS = ("shim/model/", "shim/base/", "shim/ring/ring_format.h") + tuple(
     f"shim/runtime/{memory}.h" for memory in ("memory", "pool", "block_pool", "arena", "work_memory"))
 NOT_IN_MODEL = {"<cstdio>", "<fstream>", "<iostream>", "<stdio.h>", "<fcntl.h>", "<unistd.h>", "<pthread.h>", "<dlfcn.h>", "<mpi.h>"}
+NEWER = re.compile(r"^[^/\n]*?(\busing enum\b|\bstd::(?:bit_cast|format|source_location|to_underlying|move_only_function)\b)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|(<[^>]+>))', re.M)
 
 
@@ -61,6 +64,12 @@ def communicates(root, path):
         return module_of(path) != "shim" and re.search(r"^[^/]*\bprivate_comm\(\)", file.read(), re.M) is not None
 
 
+def newer(root, path):
+    """What of NEWER it has."""
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        return NEWER.findall(file.read())
+
+
 def breaks(path, header):
     """Why this include is against the rule; None if it is not."""
     if header.endswith("_internal.h") and os.path.dirname(header) != os.path.dirname(path):
@@ -85,8 +94,11 @@ def main(root):
     own = sorted(path for path in sources(root) if communicates(root, path))
     for path in own:
         print(f"{path} uses the private communicator by its handle: messages of resil's own go through shim/runtime/mailbox.h.")
+    late = sorted((path, what) for path in sources(root) for what in newer(root, path))
+    for path, what in late:
+        print(f"{path} has {what}, which g++ 10 does not have.")
     print(f"{sum(1 for _ in sources(root))} files, {len(found)} includes against the rule")
-    return 1 if found or own else 0
+    return 1 if found or own or late else 0
 
 
 if __name__ == "__main__":

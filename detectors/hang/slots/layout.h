@@ -32,14 +32,23 @@ using ring::history_mark;
 using ring::HistoryMark;
 using ring::kAnyType;
 using ring::kEarly;
+using ring::kEmptyHere;
+using ring::kFromAll;
 using ring::kHistories;
+using ring::kHistoryFailed;
+using ring::kHistoryGap;
+using ring::kHistoryLate;
 using ring::kHistoryMarks;
 using ring::kHistoryMembers;
+using ring::kHistoryOneSided;
 using ring::kLevels;
 using ring::kNoType;
 using ring::kProbes;
 using ring::kRecent;
 using ring::kRun;
+using ring::kSatisfied;
+using ring::kTestAll;
+using ring::kUnjudged;
 using ring::kWaitedKeys;
 using ring::Pending;
 using ring::Probe;
@@ -47,8 +56,6 @@ using ring::roll;
 using ring::unroll;
 using ring::Wait;
 using ring::WaitFlag;
-using enum ring::HistoryMark;
-using enum ring::WaitFlag;
 
 constexpr uint32_t kEnvelopes = 2048;  ///< a power of two
 constexpr uint32_t kSharedTraces = 8;  ///< threads beyond have no wait of their own: the rank's state is then unknown
