@@ -2,7 +2,8 @@
 //
 // Stubs in front of functions of libc, one for each row of the table in sources.cpp. They know nothing of the function:
 // arguments, stack and return address are left as they are. Async-signal-safe, no system call, no lock; three
-// instructions and a jump. Where the arguments decide (files, system calls) a function looks at them first.
+// instructions and a jump. Where the arguments decide (files, system calls) a function looks at them first
+// (shim/call/keep_arguments.cpp).
 
 #include "checksum/record/sources.h"
 
@@ -63,35 +64,8 @@ resil_source_checks:
     HUNDRED R"(
   .balign 16
 .Lresil_check:
-  .cfi_startproc
-  .cfi_def_cfa_offset 16
-  pushq %rdi
-  pushq %rsi
-  pushq %rdx
-  pushq %rcx
-  pushq %r8
-  pushq %r9
-  pushq %rax
-  subq $8, %rsp
-  .cfi_adjust_cfa_offset 64
-  movq %rsi, %rdx
-  movq %rdi, %rsi
-  movq 64(%rsp), %rdi
-  movq 72(%rsp), %rcx
-  callq resil_source_checked
-  movq %rax, %r11
-  addq $8, %rsp
-  popq %rax
-  popq %r9
-  popq %r8
-  popq %rcx
-  popq %rdx
-  popq %rsi
-  popq %rdi
-  addq $8, %rsp
-  .cfi_adjust_cfa_offset -72
-  jmp *%r11
-  .cfi_endproc
+  leaq resil_source_checked(%rip), %r11
+  jmp resil_keep_arguments
   .size resil_source_checks, . - resil_source_checks
   .text
 )");
@@ -142,31 +116,9 @@ resil_source_checks:
     HUNDRED R"(
   .balign 16
 .Lresil_check:
-  .cfi_startproc
-  stp x29, x30, [sp, #-96]!
-  .cfi_adjust_cfa_offset 96
-  .cfi_rel_offset x29, 0
-  .cfi_rel_offset x30, 8
-  stp x0, x1, [sp, #16]
-  stp x2, x3, [sp, #32]
-  stp x4, x5, [sp, #48]
-  stp x6, x7, [sp, #64]
-  str x8, [sp, #80]
-  mov x2, x1
-  mov x1, x0
-  mov w0, w17
-  mov x3, x30
-  bl resil_source_checked
-  mov x16, x0
-  ldp x0, x1, [sp, #16]
-  ldp x2, x3, [sp, #32]
-  ldp x4, x5, [sp, #48]
-  ldp x6, x7, [sp, #64]
-  ldr x8, [sp, #80]
-  ldp x29, x30, [sp], #96
-  .cfi_adjust_cfa_offset -96
-  br x16
-  .cfi_endproc
+  adrp x16, resil_source_checked
+  add x16, x16, :lo12:resil_source_checked
+  b resil_keep_arguments
   .size resil_source_checks, . - resil_source_checks
   .text
 )");

@@ -20,7 +20,7 @@
 
 extern "C" {
 [[gnu::visibility("hidden")]] resil::record::SourceSlot resil_source_slots[resil::record::kMostSources];
-[[gnu::visibility("hidden"), gnu::used]] void* resil_source_checked(uint64_t index, uint64_t first, uint64_t second,
+[[gnu::visibility("hidden"), gnu::used]] void* resil_source_checked(unsigned index, const uint64_t* arguments,
                                                                     uint64_t site);
 }
 
@@ -273,7 +273,7 @@ void sources_report(JsonWriter& json) {
 
 }  // namespace resil::record
 
-extern "C" void* resil_source_checked(uint64_t index, uint64_t first, uint64_t second, uint64_t site) {
+extern "C" void* resil_source_checked(unsigned index, const uint64_t* arguments, uint64_t site) {
   using namespace resil::record;
   SourceSlot& slot = resil_source_slots[index];
   const SourceName& row = kSourceNames[index];
@@ -282,7 +282,7 @@ extern "C" void* resil_source_checked(uint64_t index, uint64_t first, uint64_t s
     if (__atomic_load_n(&slot.site, __ATOMIC_RELAXED) == 0) __atomic_store_n(&slot.site, site, __ATOMIC_RELAXED);
   };
   if (row.flags & kSystemCall) {
-    switch (first) {
+    switch (arguments[0]) {
       case SYS_getrandom: count(); break;
       case SYS_clock_gettime: clock_calls.fetch_add(1, std::memory_order_relaxed); break;
       case SYS_getpid:
@@ -290,7 +290,7 @@ extern "C" void* resil_source_checked(uint64_t index, uint64_t first, uint64_t s
       case SYS_getppid: id_calls.fetch_add(1, std::memory_order_relaxed); break;
       default: break;
     }
-  } else if (const auto* path = reinterpret_cast<const char*>(row.flags & kPathSecond ? second : first);
+  } else if (const auto* path = reinterpret_cast<const char*>(arguments[row.flags & kPathSecond ? 1 : 0]);
              path != nullptr) {
     if (is_random_device(path)) count();
     else if (strncmp(path, "/proc/", 6) == 0) {

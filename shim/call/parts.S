@@ -3,7 +3,8 @@
 // What slots hold while a part of the job runs as the program's world (parts.h): each stub compares the arguments that are
 // communicators with MPI_COMM_WORLD, puts the part's in its place, and jumps to what the slot held before. Arguments,
 // stack and return address stay as the caller left them. Handles of 4 bytes have stubs of their own: what else is in
-// their registers is undefined. Calls that parts.cpp looks at first are led there with their first six arguments.
+// their registers is undefined. Calls that parts.cpp looks at first are led there with their first six arguments
+// (keep_arguments.cpp).
 #if defined(__x86_64__)
 
   .section .note.gnu.property, "a"
@@ -69,30 +70,9 @@
 
   .text
   .balign 16
-.Lprepare:                 /* stack: slot number, return address; 16-byte aligned here */
-  .cfi_startproc
-  .cfi_def_cfa_offset 16
-  pushq %r9
-  pushq %r8
-  pushq %rcx
-  pushq %rdx
-  pushq %rsi
-  pushq %rdi
-  .cfi_adjust_cfa_offset 48
-  movl 48(%rsp), %edi
-  movq %rsp, %rsi
-  callq resil_parts_prepare
-  movq %rax, %r11
-  popq %rdi
-  popq %rsi
-  popq %rdx
-  popq %rcx
-  popq %r8
-  popq %r9
-  addq $8, %rsp
-  .cfi_adjust_cfa_offset -56
-  jmp *%r11
-  .cfi_endproc
+.Lprepare:
+  leaq resil_parts_prepare(%rip), %r11
+  jmp resil_keep_arguments
 
 #elif defined(__aarch64__)
 
@@ -162,27 +142,9 @@
   .text
   .balign 16
 .Lprepare:
-  .cfi_startproc
-  stp x29, x30, [sp, #-96]!
-  .cfi_adjust_cfa_offset 96
-  .cfi_rel_offset x29, 0
-  .cfi_rel_offset x30, 8
-  stp x0, x1, [sp, #16]
-  stp x2, x3, [sp, #32]
-  stp x4, x5, [sp, #48]
-  stp x6, x7, [sp, #64]
-  mov w0, w17
-  add x1, sp, #16
-  bl resil_parts_prepare
-  mov x16, x0
-  ldp x0, x1, [sp, #16]
-  ldp x2, x3, [sp, #32]
-  ldp x4, x5, [sp, #48]
-  ldp x6, x7, [sp, #64]
-  ldp x29, x30, [sp], #96
-  .cfi_adjust_cfa_offset -96
-  br x16
-  .cfi_endproc
+  adrp x16, resil_parts_prepare
+  add x16, x16, :lo12:resil_parts_prepare
+  b resil_keep_arguments
 
 #else
 #error "no stubs for this architecture"
@@ -224,6 +186,7 @@
   .hidden resil_parts_world
   .hidden resil_parts_comm
   .hidden resil_parts_prepare
+  .hidden resil_keep_arguments
   .balign 64
 resil_parts_stubs:
 #define PART(slot, count, first, second, first_looked_at) part slot, count, first, second, first_looked_at

@@ -21,7 +21,8 @@
 
 extern "C" {
 extern void* resil_slots[];
-__attribute__((visibility("hidden"))) void* resil_resolve(unsigned slot, void* return_address);
+__attribute__((visibility("hidden"))) void* resil_resolve(unsigned slot, const uint64_t* arguments,
+                                                          void* return_address);
 }
 
 namespace resil {
@@ -225,7 +226,7 @@ unsigned count_mpi_libraries() {
 
 // Called from the lazy stub, with the application's arguments kept by it. Threads that come while another one fills
 // the slots wait for it: there is nothing yet that they could call.
-void* resil_resolve(unsigned slot, void* return_address) {
+void* resil_resolve(unsigned slot, const uint64_t*, void* return_address) {
   using namespace resil;
   while (resolved.load(std::memory_order_acquire) != 2) {
     if (int expected = 0; !resolved.compare_exchange_strong(expected, 1)) {
