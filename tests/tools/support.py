@@ -102,7 +102,7 @@ def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job",
 
 def report_object(rank=0, size=1, outcome="finished", **members):
     value = {
-        "schema_version": 1, "rank": rank, "world_size": size, "world": 0, "host": HOST, "pid": 1000000 + rank,
+        "schema_version": 1, "rank": rank, "world_size": size, "world": 0, "host": HOST, "pid": NO_PROCESS + rank,
         "outcome": outcome, "exit_status": 0, "resil_version": "0.1.0",
         "mpi": {"library": "Test MPI 1.0", "abi": "test"}, "modes": "watch", "executable": "/opt/app",
         "ring": "", "ring_anonymous": False, "start_time": 1.7e9, "elapsed_seconds": 10.0,
@@ -116,11 +116,8 @@ def report_object(rank=0, size=1, outcome="finished", **members):
     return value
 
 
-def dead_pid():
-    """A pid that was ours a moment ago and is nobody's now."""
-    child = subprocess.Popen(["true"])
-    child.wait()
-    return child.pid
+# A number beyond any process id (4,194,304 at most): what has it is gone, and a job of such a number is no process.
+NO_PROCESS = 50000000
 
 
 class Case(unittest.TestCase):

@@ -147,7 +147,7 @@ class Checksums(Case):
 
     def test_a_killed_rank_does_not_count_as_covered(self):
         self.rank(0, 2)
-        self.rank(1, 2, section(messages_total=0, messages_checked=0), outcome="running", pid=support.dead_pid())
+        self.rank(1, 2, section(messages_total=0, messages_checked=0), outcome="running", pid=support.NO_PROCESS)
         status, out = self.run_report()
         self.assertEqual(status, 3)
         self.assertIn("not known: coverage of rank 1", out)
@@ -315,7 +315,7 @@ class Checksums(Case):
         """The count of a rank that the stop kills is lost; that the data was damaged must not be."""
         config = {"RESIL_FAULT": "flip,rank=1,nth=3"}
         self.rank(0, 2, config=config, outcome="stopped", exit_status=90, findings=[corrupted(1, 0)])
-        self.rank(1, 2, section(messages_total=0), config=config, outcome="running", pid=support.dead_pid())
+        self.rank(1, 2, section(messages_total=0), config=config, outcome="running", pid=support.NO_PROCESS)
         words = self.words()
         self.assertIn("FINDINGS: 1 finding: 1 corrupted message; data was DAMAGED ON PURPOSE", words)
         self.assertIn("RESIL_FAULT=flip,rank=1,nth=3", words)

@@ -242,15 +242,15 @@ class Dump(Case):
 
     def test_several_jobs_are_listed(self):
         FakeRank(self)
-        self.directory = os.path.join(self.top, "resil-5.0")
+        self.directory = os.path.join(self.top, "resil-%d.0" % support.NO_PROCESS)
         os.mkdir(self.directory)
         other = FakeRank(self, 1, 2)
         status, _, error = self.tool("dump")
         self.assertEqual(status, 2)
-        self.assertIn("resil-5.0", error)
+        self.assertIn("resil-%d.0" % support.NO_PROCESS, error)
         self.assertIn("resil-4711.0", error)
         self.assert_untouched(other)
-        self.assertEqual([one["pid"] for one in self.ask("5")[1]["ranks"]], [other.pid])
+        self.assertEqual([one["pid"] for one in self.ask(str(support.NO_PROCESS))[1]["ranks"]], [other.pid])
         self.assertEqual([one["pid"] for one in self.ask(self.directory)[1]["ranks"]], [other.pid])
 
     def test_rank_of_another_container_is_not_signalled(self):
@@ -269,10 +269,10 @@ class Dump(Case):
         self.assertEqual((status, rank.signals()), (3, 0))
 
     def test_scheduler_id_of_the_environment(self):
-        rank = FakeRank(self, environment={"SLURM_JOB_ID": "815", "SLURM_STEP_ID": "3"})
-        for word in ("815", "815.3"):
+        rank = FakeRank(self, environment={"SLURM_JOB_ID": str(support.NO_PROCESS), "SLURM_STEP_ID": "3"})
+        for word in (str(support.NO_PROCESS), "%d.3" % support.NO_PROCESS):
             self.assertEqual([one["pid"] for one in self.ask(word)[1]["ranks"]], [rank.pid])
-        self.assertEqual(self.tool("dump", "815.4")[0], 2)
+        self.assertEqual(self.tool("dump", "%d.4" % support.NO_PROCESS)[0], 2)
 
     def test_nothing_to_dump(self):
         self.report(rank=0, size=1)
@@ -282,13 +282,13 @@ class Dump(Case):
         self.assertEqual(self.tool("dump", str(os.getpid()))[0], 2)
 
     def test_job_of_another_user_is_refused(self):
-        path = self.write("resil-%d-4242.0-0-0.ring" % (os.geteuid() + 1), b"", self.shm)
-        status, _, error = self.tool("dump", "4242")
+        path = self.write("resil-%d-%d.0-0-0.ring" % (os.geteuid() + 1, support.NO_PROCESS), b"", self.shm)
+        status, _, error = self.tool("dump", str(support.NO_PROCESS))
         self.assertEqual(status, 2)
-        self.assertIn("no job 4242", error)  # a name tells nothing of whose a file is
+        self.assertIn("no job %d" % support.NO_PROCESS, error)  # a name tells nothing of whose a file is
         if os.geteuid() == 0:
             os.chown(path, 1, 1)
-            self.assertIn("belongs to %s: refused" % job.owner_name(1), self.tool("dump", "4242")[2])
+            self.assertIn("belongs to %s: refused" % job.owner_name(1), self.tool("dump", str(support.NO_PROCESS))[2])
 
     def test_call_sites_get_names(self):
         compiler = shutil.which("gcc") or shutil.which("cc")

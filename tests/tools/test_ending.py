@@ -38,7 +38,7 @@ class Ending(Case):
         done = [record("MPI_Allreduce", age, None, sequence=3, site=0x401100)]
         if inside:
             done.append(record("MPI_Barrier", age, None, state=layout.RECORD_OPEN, sequence=4, site=0x401234))
-        pid = os.getpid() if live else 1000000 + rank
+        pid = os.getpid() if live else support.NO_PROCESS + rank
         members = dict(dict(rank=rank, size=size, pid=pid, start=support.process.stat(os.getpid())[2] if live else 0, inside=inside,
                             records=done, directory=self.directory), **members)
         self.report(rank=rank, size=size, outcome="running", pid=pid, calls={}, peers=[], start_time=members.get("now", time.time()) - 1000)

@@ -73,7 +73,7 @@ class Export(Case):
                    record("MPI_Barrier", 5, None, state=layout.RECORD_OPEN, sequence=2)]
         self.report(rank=rank, size=size, host="h\x07" + EVIL, executable=EVIL)
         return self.write("rank-%05d.ring" % rank, ring_bytes(**dict(dict(
-            rank=rank, size=size, pid=1000000 + rank, records=records, inside=True, modules=[(0x400000, 0x500000, 0x400000, "/opt/app")]), **members)))
+            rank=rank, size=size, pid=support.NO_PROCESS + rank, records=records, inside=True, modules=[(0x400000, 0x500000, 0x400000, "/opt/app")]), **members)))
 
     def export(self, *arguments, status=0):
         done, out, error = self.tool("export", *arguments)

@@ -221,11 +221,11 @@ class Launches(Case):
         status, out, _ = self.tool("report", self.directory)
         self.assertEqual(status, 0, out)
         self.assertIn("of another run: launch 0000000000000002", out)
-        self.write("rank-00002.ring", ring_bytes(rank=2, size=3, pid=support.dead_pid()))  # an older version's
+        self.write("rank-00002.ring", ring_bytes(rank=2, size=3, pid=support.NO_PROCESS))  # an older version's
         self.assertEqual(self.tool("report", self.directory)[0], 0)
 
     def test_a_ring_that_a_starting_job_collects_meanwhile(self):
-        pid = support.dead_pid()
+        pid = support.NO_PROCESS
         self.report(rank=0, size=1, outcome="running", pid=pid, calls={}, peers=[])
         path = self.live_ring(rank=0, size=1, pid=pid, counters={"MPI_Send": (7, 1.0, 8)})
         rings = job.scan()
@@ -238,13 +238,13 @@ class Launches(Case):
     def test_a_rank_that_stayed_in_init_counts(self):
         self.write("launch.json", {"schema_version": 1, "launch": "", "claim": "1", "name": "x", "time": 1.7e9})
         for rank in range(2):
-            self.report(rank=rank, size=2, outcome="running", pid=support.dead_pid(), launch="%016x" % (rank + 1), launch_agreed=False)
+            self.report(rank=rank, size=2, outcome="running", pid=support.NO_PROCESS, launch="%016x" % (rank + 1), launch_agreed=False)
         status, out, _ = self.tool("report", self.directory)
         self.assertEqual(status, 3)
         self.assertIn("2 reports; ended without MPI_Finalize: 0-1", out)
 
     def test_an_exit_within_init_is_no_kill(self):
-        self.report(rank=0, size=1, outcome="running", pid=support.dead_pid(), exit_in_init=3)
+        self.report(rank=0, size=1, outcome="running", pid=support.NO_PROCESS, exit_in_init=3)
         out = self.tool("report", self.directory)[1]
         self.assertIn("rank 0 exited with status 3 within MPI_Init", out)
 

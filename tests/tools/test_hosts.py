@@ -93,7 +93,7 @@ class Hosts(Case):
         with open(os.path.join(place, "node-x-0.jsonl"), encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         lines[3]["calls"]["MPI_Allreduce"]["seconds"] = 0.2  # d lets the others wait
-        lines[2].update(outcome="running", pid=support.dead_pid(), host=support.HOST)
+        lines[2].update(outcome="running", pid=support.NO_PROCESS, host=support.HOST)
         self.write("node-x-0.jsonl", "\n".join(map(json.dumps, lines)), place)
         rows = {(row["kind"], row["host"]) for row in self.run_hosts()[1]["rows"]}
         self.assertEqual(rows, {("slow", "d"), ("corruption", "b"), ("corruption", "e"), ("stop", support.HOST)})

@@ -126,9 +126,9 @@ class Html(Case):
 
     def test_hang(self):
         for rank in range(4):
-            self.report(rank=rank, size=4, outcome="running", pid=1000000 + rank, calls={}, peers=[], start_time=time.time() - 1500)
+            self.report(rank=rank, size=4, outcome="running", pid=support.NO_PROCESS + rank, calls={}, peers=[], start_time=time.time() - 1500)
             done = [record("MPI_Allreduce", 80 - i, None, 0.5, sequence=i + 1, bytes_=4096) for i in range(10 + (rank != 1))]
-            self.write("rank-%05d.ring" % rank, ring_bytes(rank=rank, size=4, pid=1000000 + rank, records=done, now=time.time() - 500,
+            self.write("rank-%05d.ring" % rank, ring_bytes(rank=rank, size=4, pid=support.NO_PROCESS + rank, records=done, now=time.time() - 500,
                                                           term=("slurmstepd", 9, 15)))
             where = "recv+0x1" if rank == 1 else "PMPI_Barrier+0x2"
             self.write("dump-%05d-0.txt" % rank, "rank %d of 4\nThreads: 2\n  Thread 5 (app), the main thread, writes this dump\n    #0 %s\n    #1 step+0x3\n"
@@ -187,7 +187,7 @@ class Html(Case):
         for value in (None, -1, 2**63, 1e300, float("nan"), "x", []):
             self.write("rank-00000.json", report_object(elapsed_seconds=value, calls={"MPI_Send": {"count": value, "seconds": value, "bytes": value}},
                                                         peers=[{"rank": value, "sent_messages": value, "sent_bytes": value}], world_size=value))
-            self.write("rank-00000.ring", ring_bytes(records=[record("MPI_Send", 5, None, 1e20, bytes_=2**60)], pid=1000000))
+            self.write("rank-00000.ring", ring_bytes(records=[record("MPI_Send", 5, None, 1e20, bytes_=2**60)], pid=support.NO_PROCESS))
             self.page(0 if self.tool("report", "--json", self.directory)[0] != 2 and not json.loads(
                 self.tool("report", "--json", self.directory)[1])["unreadable"] else 3)
 

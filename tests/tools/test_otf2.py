@@ -70,7 +70,7 @@ class Otf2(Case):
                    layout.RECORD.pack(time=int(984 * support.RATE), state=layout.RECORD_STEP, sequence=3, aux=1, peer=-1),
                    record("MPI_Barrier", 5, None, state=layout.RECORD_OPEN, sequence=2)]
         self.report(rank=rank, size=2, host="h\x1b[2J%d" % rank)
-        self.write("rank-%05d.ring" % rank, ring_bytes(rank=rank, size=2, pid=1000000 + rank, records=records, inside=True,
+        self.write("rank-%05d.ring" % rank, ring_bytes(rank=rank, size=2, pid=support.NO_PROCESS + rank, records=records, inside=True,
                                                        modules=[(0x400000, 0x500000, 0x400000, "/opt/app")]))
 
     def test_flight_recorders(self):

@@ -40,7 +40,7 @@ class Report(Case):
         return value
 
     def killed(self, rank=2, size=4, pid=None, **members):
-        pid = pid or support.dead_pid()
+        pid = pid or support.NO_PROCESS
         self.report(rank=rank, size=size, outcome="running", pid=pid, calls={}, peers=[])
         return dict(dict(rank=rank, size=size, pid=pid, directory=self.directory, inside=True, records=[support.record(
             "MPI_Allreduce", 12, None, state=layout.RECORD_OPEN, sequence=17, site=0x401234)], modules=[
@@ -204,7 +204,7 @@ class Report(Case):
 
     def test_ring_of_another_run_is_not_used(self):
         self.killed()
-        live = self.live_ring(rank=2, size=4, pid=support.dead_pid() + 100000)
+        live = self.live_ring(rank=2, size=4, pid=support.NO_PROCESS + 100000)
         summary = self.summary()
         self.assertEqual(summary["outcomes"], {"killed": "2"})
         self.assertEqual(summary["from_ring"], "")
@@ -217,7 +217,7 @@ class Report(Case):
                       "tag 7, on MPI_COMM_WORLD", " ".join(self.run_report()[1].split()))
 
     def test_killed_without_ring(self):
-        self.report(rank=0, size=1, outcome="running", pid=support.dead_pid())
+        self.report(rank=0, size=1, outcome="running", pid=support.NO_PROCESS)
         status, out = self.run_report()
         self.assertEqual(status, 3)
         self.assertIn("rank 0 is gone, and left no ring", out)
@@ -230,7 +230,7 @@ class Report(Case):
         self.assertTrue(out.startswith("INCOMPLETE: rank 1 left no final report and cannot be seen"), out)
 
     def test_rings_alone(self):
-        self.write("rank-00000.ring", ring_bytes(size=1, pid=support.dead_pid(), phase=3))
+        self.write("rank-00000.ring", ring_bytes(size=1, pid=support.NO_PROCESS, phase=3))
         status, out = self.run_report()
         self.assertEqual(status, 3)
         self.assertIn("final report missing, counters from the ring: rank 0", out)
@@ -376,7 +376,7 @@ class Report(Case):
         self.assertNotIn("\u202e", out)
 
     def test_report_before_the_rank_was_known(self):
-        self.write("rank-31415.json", report_object(rank=-1, size=0, outcome="running", pid=support.dead_pid()))
+        self.write("rank-31415.json", report_object(rank=-1, size=0, outcome="running", pid=support.NO_PROCESS))
         status, out = self.run_report()
         self.assertEqual(status, 3)
         self.assertIn("1 process did not get out of MPI_Init", out)
@@ -389,7 +389,7 @@ class Report(Case):
                             calls={"MPI_Function_%d" % i: {"count": 1, "seconds": i, "bytes": 2**60}
                                    for i in range(40)})
             else:
-                self.report(rank=rank, size=400, outcome="running", host=support.HOST, pid=3999999)
+                self.report(rank=rank, size=400, outcome="running", host=support.HOST, pid=support.NO_PROCESS)
         self.assertEqual(self.run_report()[0], 1)
 
     def test_an_interpreter_is_named_with_its_script(self):

@@ -131,7 +131,7 @@ class FullDisk(support.Case):
                 self.assertEqual(self.full("report", self.directory, stdout=file), (3, "resil: No space left on device: standard output\n"))
 
     def test_flight_recorder_of_a_rank_that_was_killed_stays_in_memory(self):
-        self.report(rank=0, size=1, outcome="running", pid=support.dead_pid(), calls={})
+        self.report(rank=0, size=1, outcome="running", pid=support.NO_PROCESS, calls={})
         with open(os.path.join(self.directory, "rank-00000.json"), encoding="utf-8") as file:
             pid = json.load(file)["pid"]
         live = self.live_ring(rank=0, size=1, pid=pid, counters={"MPI_Allreduce": (17, 3.0, 136)})
