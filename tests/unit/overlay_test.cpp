@@ -232,6 +232,13 @@ TEST_CASE("without node 0 the lowest that can be reached leads, until node 0 is 
   world.kill(0);
   ::close(world.standby(0).listener);
   world.standby(0).listener = -1;
+  // Nobody listens there, and nobody else gets the port, until this one does.
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET, address.sin_port = htons(world.table()[0].standby.port);
+  memcpy(&address.sin_addr, world.table()[0].standby.ip, 4);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
   REQUIRE(world.until([&] {
     return world.state(1).is_root && world.state(2).root == 1 && world.state(3).root == 1 && world.state(13).root == 1;
   }));
@@ -245,12 +252,6 @@ TEST_CASE("without node 0 the lowest that can be reached leads, until node 0 is 
   CHECK(world.node(2).unanswered == numbers({0, 1}));
 
   // Back on the port that everybody knows.
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET, address.sin_port = htons(world.table()[0].standby.port);
-  memcpy(&address.sin_addr, world.table()[0].standby.ip, 4);
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
   REQUIRE(listen(fd, 100) == 0);
   world.standby(0).listener = fd;
   world.take_over(0);
