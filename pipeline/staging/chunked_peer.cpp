@@ -4,13 +4,13 @@
 
 #include "pipeline/staging/chunked_peer.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include "pipeline/gpu/pinned.h"
+#include "shim/base/hash.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
+#include "shim/ring/node_file.h"
 #include "shim/runtime/block_pool.h"
 
 namespace resil::staging {
@@ -33,15 +33,11 @@ uint64_t rounded(const Cut& cut) { return (cut.size(0) + kBlock - 1) / kBlock * 
 
 int own_rank() { return runtime.header->rank; }
 
-/// The running system's own: not its name, which others may have too.
+/// The running system's own: not its name, which others may have too. 0: not known.
 uint64_t system_id() {
-  char text[64];
-  const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  const ssize_t length = file >= 0 ? read(file, text, sizeof(text)) : 0;
-  if (file >= 0) close(file);
-  uint64_t id = 0;
-  for (ssize_t i = 0; i < length; ++i) id = (id ^ static_cast<unsigned char>(text[i])) * 0x100000001b3;
-  return id;
+  char boot[kBootText];
+  boot_identity(boot);
+  return boot[0] != 0 ? hash_text(boot) : 0;
 }
 
 void begin(Sending& sending) {

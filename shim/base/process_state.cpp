@@ -4,33 +4,33 @@
 
 #include "shim/base/process_state.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "shim/base/text_file.h"
+
 namespace resil {
+
+const char* process_fields(int pid, char* text, size_t bytes) {
+  // task/..: an emulator (qemu-user) answers for a process's own `stat` itself, with another start time than others
+  // see. /proc/self is right in any mount of /proc.
+  const ssize_t length = pid == getpid() ? read_text_file("/proc/self/task/../stat", text, bytes)
+                                         : read_process_file(pid, "task/../stat", text, bytes);
+  if (length <= 0) return nullptr;
+  const char* name_end = strrchr(text, ')');
+  return name_end != nullptr && name_end[1] == ' ' ? name_end + 2 : "";
+}
 
 namespace {
 
-/// The fields of /proc/PID/stat behind the name: state letter and start time. False: no such process, or only a zombie.
+/// State letter and start time. False: no such process, or only a zombie, of which its parent has not heard yet.
 bool read_process(int pid, char* state, uint64_t* started) {
   char text[1024];
-  // task/..: an emulator (qemu-user) answers for a process's own `stat` itself, with another start time than others
-  // see.
-  if (pid == getpid()) strcpy(text, "/proc/self/task/../stat");  // right in any mount of /proc
-  else snprintf(text, sizeof(text), "/proc/%d/task/../stat", pid);
-  int fd = open(text, O_RDONLY | O_CLOEXEC);
-  ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0) close(fd);
-  if (length <= 0) return false;
-  text[length] = 0;
-  const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
-  if (field == nullptr || strlen(field) <= 2 || field[2] == 'Z' || field[2] == 'X')
-    return false;  // only its parent's question about it is left
-  *state = field[2];
-  for (int i = 0; field != nullptr && i < 20; ++i) field = strchr(field + 1, ' ');
+  const char* field = process_fields(pid, text, sizeof(text));
+  if (field == nullptr || *field == 0 || *field == 'Z' || *field == 'X') return false;
+  *state = *field;
+  for (int i = 0; field != nullptr && i < 19; ++i) field = strchr(field + 1, ' ');
   *started = field != nullptr ? strtoull(field + 1, nullptr, 10) : 0;
   return true;
 }

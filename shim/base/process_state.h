@@ -3,10 +3,14 @@
 // Whether a process is there and what it does. Any thread, no signal handler. May touch: /proc, read only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace resil {
 
+/// The fields of /proc/PID/stat behind the process's name, which may hold anything, into `text`: from the state's
+/// letter on; "" if there are none. Null: there is no such process.
+const char* process_fields(int pid, char* text, size_t bytes);
 /// Start time of a process in clock ticks after boot (field 22 of /proc/PID/stat), 0 when there is no such process (any
 /// more).
 uint64_t process_start_time(int pid);

@@ -21,6 +21,7 @@
 
 #include "shim/base/clock.h"
 #include "shim/base/helper_thread.h"
+#include "shim/base/process_state.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/messages.h"
@@ -64,13 +65,8 @@ void release(std::atomic<uint32_t>& word) {
 
 int parent_of(int pid) {
   char text[512];
-  snprintf(text, sizeof(text), "/proc/%d/task/../stat", pid);  // task/..: see node_file.cpp
-  const int fd = open(text, O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0) close(fd);
-  text[length > 0 ? length : 0] = 0;
-  const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
-  return field != nullptr && strlen(field) > 4 ? static_cast<int>(strtol(field + 4, nullptr, 10)) : -1;
+  const char* fields = process_fields(pid, text, sizeof(text));
+  return fields != nullptr && strlen(fields) > 2 ? static_cast<int>(strtol(fields + 2, nullptr, 10)) : -1;
 }
 
 /// One file of /dev/shm: a rank of this launch?

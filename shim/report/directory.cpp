@@ -18,6 +18,7 @@
 #include "shim/base/clock.h"
 #include "shim/base/hash.h"
 #include "shim/base/process_state.h"
+#include "shim/base/text_file.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/messages.h"
@@ -80,9 +81,7 @@ void program_name(char* name, size_t bytes) {
   path[length > 0 ? length : 0] = 0;
   const char* slash = strrchr(path, '/');
   const char* program = slash != nullptr ? slash + 1 : path;
-  const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  const ssize_t got = fd >= 0 ? read(fd, words, sizeof(words) - 2) : 0;
-  if (fd >= 0) close(fd);
+  const ssize_t got = read_text_file("/proc/self/cmdline", words, sizeof(words) - 1);
   words[got > 0 ? got : 0] = words[got > 0 ? got + 1 : 1] = 0;
   const char* second = words + strlen(words) + 1;
   const bool interprets =

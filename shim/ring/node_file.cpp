@@ -16,6 +16,7 @@
 
 #include "shim/base/hash.h"
 #include "shim/base/process_state.h"
+#include "shim/base/text_file.h"
 #include "shim/ring/segment.h"
 
 namespace resil {
@@ -110,10 +111,7 @@ bool proc_is_own() {
 }
 
 void boot_identity(char* text) {
-  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, text, kBootText - 1) : -1;
-  if (fd >= 0) close(fd);
-  text[length > 0 ? length : 0] = 0;
+  read_text_file("/proc/sys/kernel/random/boot_id", text, kBootText);
   text[strcspn(text, "\n")] = 0;
 }
 

@@ -3,15 +3,14 @@
 // What the kernel says of a rank that is outside MPI and does not come back: a rank that cannot run, or that works in
 // the kernel, is no evidence of a hang.
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "detectors/hang/reader/watch.h"
 #include "shim/base/process_state.h"
 #include "shim/base/task_list.h"
+#include "shim/base/text_file.h"
 #include "shim/ring/segment.h"
 
 namespace resil::hang {
@@ -22,19 +21,9 @@ constexpr double kLongestSleep = 120;  // seconds of uninterruptible sleep that 
 constexpr int kMostThreads = 256;
 constexpr const char* kTraffic[] = {"rchar: ", "wchar: ", "read_bytes: ", "write_bytes: "};
 
-/// A small file of /proc; "" when it cannot be read.
-void read_small(int pid, const char* name, char* text, size_t bytes) {
-  char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, text, bytes - 1) : 0;
-  if (fd >= 0) close(fd);
-  text[length > 0 ? length : 0] = 0;
-}
-
 uint64_t traffic_in(int pid, const char* name) {
   char text[512];
-  read_small(pid, name, text, sizeof(text));
+  read_process_file(pid, name, text, sizeof(text));
   uint64_t traffic = 0;
   for (const char* kind : kTraffic)
     if (const char* found = strstr(text, kind); found != nullptr)
@@ -59,19 +48,11 @@ uint64_t traffic_of(const Watched& watched) {
   return traffic;
 }
 
-/// The whole file, as far as there is room.
-void read_file(const char* path, char* text, size_t bytes) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, text, bytes - 1) : 0;
-  if (fd >= 0) close(fd);
-  text[length > 0 ? length : 0] = 0;
-}
-
 /// Value of the line "oom_kill N"; 0: there is none. Async-signal-safe.
 uint64_t oom_line(const char* path) {
   constexpr char kKey[] = "oom_kill ";
   char text[1024];
-  read_file(path, text, sizeof(text));
+  read_text_file(path, text, sizeof(text));
   for (const char* line = text; *line != 0;) {
     uint32_t same = 0;
     while (kKey[same] != 0 && line[same] == kKey[same]) ++same;
@@ -99,7 +80,7 @@ uint64_t oom_kills(const char* groups, const char* root) {
   char text[4096], path[4600];
   const bool own = oom_file_count == 0 && strcmp(groups, "/proc/self/cgroup") == 0;
   uint32_t files = 0;
-  read_file(groups, text, sizeof(text));
+  read_text_file(groups, text, sizeof(text));
   uint64_t most = 0;
   for (char* line = text; line != nullptr && *line != 0;) {
     char* end = strchr(line, '\n');
@@ -135,7 +116,7 @@ uint64_t oom_kills_since() {
 
 double starved(const Watched& watched, Tracked& rank, double step) {
   char text[512];
-  read_small(watched.pid, "schedstat", text, sizeof(text));
+  read_process_file(watched.pid, "schedstat", text, sizeof(text));
   char* blank = text;
   const uint64_t ran = strtoull(text, &blank, 10), delay = strtoull(blank, nullptr, 10);
   const uint64_t ran_before = rank.ran_ns, delay_before = rank.delay_ns;

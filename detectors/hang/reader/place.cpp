@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "detectors/hang/reader/snapshot.h"
+#include "shim/base/text_file.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/stacks/remote.h"
 
@@ -68,47 +69,27 @@ struct Object {
   char name[64];
 };
 
-/// One line of /proc/PID/maps. True: this is the file's mapping in which `address` lies, or an earlier one of it.
-bool read_line(const char* line, uint64_t address, Object* object) {
-  char* rest = nullptr;
-  const uint64_t low = strtoull(line, &rest, 16), high = *rest == '-' ? strtoull(rest + 1, &rest, 16) : 0;
-  const char* slash = strchr(rest, '/');
-  const char* field = strchr(rest + (*rest == ' '), ' ');
-  if (slash == nullptr || field == nullptr) return false;
-  const uint64_t offset = strtoull(field, nullptr, 16);
-  if (offset == 0) {  // the file's first one
-    object->base = low;
-    snprintf(object->name, sizeof(object->name), "%s", strrchr(slash, '/') + 1);
+/// One mapping of the rank. True: this is the file's in which `address` lies, or an earlier one of it.
+bool take_mapping(const Mapping& mapping, uint64_t address, Object* object) {
+  if (mapping.path[0] != '/') return false;
+  if (mapping.offset == 0) {  // the file's first one
+    object->base = mapping.low;
+    snprintf(object->name, sizeof(object->name), "%s", strrchr(mapping.path, '/') + 1);
   }
-  object->low = low;
-  object->high = high;
-  return address >= low && address < high;
+  object->low = mapping.low;
+  object->high = mapping.high;
+  return address >= mapping.low && address < mapping.high;
 }
 
-/// The object file of that address. No stream: the helper may not need the program's heap.
+/// The object file of that address.
 bool find_object(int32_t pid, uint64_t address, Object* object) {
-  char path[32], text[4096];
+  char path[32];
   snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  size_t used = 0;
-  bool found = false;
-  for (ssize_t got = 1; got > 0 && !found;) {
-    got = read(fd, text + used, sizeof(text) - 1 - used);
-    used += got > 0 ? static_cast<size_t>(got) : 0;
-    text[used] = 0;
-    char* line = text;
-    for (char* end = strchr(line, '\n'); end != nullptr && !found; end = strchr(line, '\n')) {
-      *end = 0;
-      found = read_line(line, address, object);
-      line = end + 1;
-    }
-    used = static_cast<size_t>(text + used - line);
-    if (used + 1 >= sizeof(text)) break;  // a line longer than any
-    memmove(text, line, used);
-  }
-  close(fd);
-  return found && object->name[0] != 0;
+  TextFileLines lines(path);
+  while (const char* line = lines.next())
+    if (Mapping mapping; read_mapping(line, &mapping) && take_mapping(mapping, address, object))
+      return object->name[0] != 0;
+  return false;
 }
 
 struct SystemCall {
@@ -117,12 +98,8 @@ struct SystemCall {
 };
 
 SystemCall system_call_of(int32_t pid, int32_t tid) {
-  char path[64], text[256];
-  snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
-  if (fd >= 0) close(fd);
-  text[length > 0 ? length : 0] = 0;
+  char text[256];
+  read_thread_file(pid, tid, "syscall", text, sizeof(text));
   if (text[0] < '0' || text[0] > '9') return {-1, 0, 0};
   char* rest = nullptr;
   const long number = strtol(text, &rest, 10);

@@ -214,17 +214,12 @@ RankActivity liveness(const Watched& watched, char* kernel_state, uint64_t* cpu_
   *kernel_state = 0;
   *cpu_ns = 0;
   char text[1024];
-  snprintf(text, sizeof(text), "/proc/%d/task/../stat", watched.pid);  // task/..: see node_file.cpp
-  const int fd = open(text, O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-  if (fd >= 0) close(fd);
-  if (length <= 0) return RankActivity::kGone;
-  text[length] = 0;
-  const char* field = strrchr(text, ')');  // the name may hold spaces and parentheses
-  if (field == nullptr || field[1] != ' ') return RankActivity::kUnknown;
-  const char state = field[2];
+  const char* fields = process_fields(watched.pid, text, sizeof(text));
+  if (fields == nullptr) return RankActivity::kGone;
+  const char state = *fields;
+  if (state == 0) return RankActivity::kUnknown;
   uint64_t values[20] = {};  // fields 4 to 22
-  const char* at = field + 3;
+  const char* at = fields + 1;
   for (uint64_t& value : values) {
     char* end;
     value = strtoull(at, &end, 10);

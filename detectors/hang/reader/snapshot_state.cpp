@@ -2,11 +2,9 @@
 //
 // See snapshot.h: the whole state of one rank, from its open calls, what they wait for, and its pending requests.
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <initializer_list>
 
@@ -15,6 +13,7 @@
 #include "detectors/hang/slots/signature.h"
 #include "shim/base/clock.h"
 #include "shim/base/task_list.h"
+#include "shim/base/text_file.h"
 
 namespace resil::hang {
 
@@ -463,11 +462,7 @@ void add_freed(Builder& b, WantedComms wanted) {
 /// Processor time that the thread has used, ms; 0: not known.
 uint32_t thread_cpu_ms(int32_t pid, int32_t tid) {
   char text[64];
-  snprintf(text, sizeof(text), "/proc/%d/task/%d/schedstat", pid, tid);
-  const int fd = open(text, O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
-  if (fd >= 0) close(fd);
-  text[length > 0 ? length : 0] = 0;
+  read_thread_file(pid, tid, "schedstat", text, sizeof(text));
   return static_cast<uint32_t>(strtoull(text, nullptr, 10) / 1000000);
 }
 

@@ -2,14 +2,13 @@
 
 #include "detectors/hang/reader/stacks.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <initializer_list>
 
 #include "shim/base/task_list.h"
+#include "shim/base/text_file.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/stacks/python.h"
 #include "shim/runtime/stacks/remote.h"
@@ -41,12 +40,8 @@ struct Work {
 };
 
 bool is_ours(int32_t pid, int32_t tid) {
-  char path[64], name[24] = "";
-  snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, name, sizeof(name) - 1) : 0;
-  if (fd >= 0) close(fd);
-  name[length > 0 ? length : 0] = 0;
+  char name[24];
+  read_thread_file(pid, tid, "comm", name, sizeof(name));
   return strncmp(name, "resil-", 6) == 0;
 }
 

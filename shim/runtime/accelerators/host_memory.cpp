@@ -5,7 +5,6 @@
 
 #include "shim/runtime/accelerators/host_memory.h"
 
-#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <sys/auxv.h>
@@ -15,6 +14,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "shim/base/text_file.h"
 #include "shim/runtime/accelerators/runtimes.h"
 
 namespace resil {
@@ -59,36 +59,12 @@ int visit_program(dl_phdr_info* info, size_t, void*) {
   return 1;
 }
 
-uintptr_t parse_hex(const char* text) {
-  uintptr_t value = 0;
-  for (;; ++text) {
-    const int digit = *text >= '0' && *text <= '9' ? *text - '0' : *text >= 'a' && *text <= 'f' ? *text - 'a' + 10 : -1;
-    if (digit < 0) return value;
-    value = value * 16 + static_cast<uintptr_t>(digit);
-  }
-}
-
 /// Where the brk heap begins: only the kernel knows, behind the program at a random distance. 0: there is none.
 uintptr_t heap_start() {
-  const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
-  char text[4096];
-  size_t used = 0;
-  uintptr_t start = 0;
-  for (ssize_t got; start == 0 && (got = read(file, text + used, sizeof(text) - 1 - used)) > 0;) {
-    used += static_cast<size_t>(got);
-    text[used] = 0;
-    char* line = text;
-    for (char* end; (end = strchr(line, '\n')) != nullptr; line = end + 1) {
-      *end = 0;
-      if (strstr(line, "[heap]") != nullptr) start = start != 0 ? start : parse_hex(line);
-    }
-    used = static_cast<size_t>(text + used - line);
-    memmove(text, line, used);
-    if (used == sizeof(text) - 1) used = 0;  // no line of the kernel's is that long
-  }
-  close(file);
-  return start;
+  TextFileLines lines("/proc/self/maps");
+  while (const char* line = lines.next())
+    if (Mapping mapping; read_mapping(line, &mapping) && strcmp(mapping.path, "[heap]") == 0) return mapping.low;
+  return 0;
 }
 
 std::atomic<uintptr_t> heap_end_asked;  ///< end of the heap when its start was last looked for

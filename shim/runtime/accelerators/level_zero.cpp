@@ -6,12 +6,13 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <cstring>
+
+#include "shim/base/text_file.h"
 
 namespace resil::gpu {
 
@@ -22,14 +23,10 @@ bool begins(const char* text, const char* with) { return strncmp(text, with, str
 /// The vendors whose runtimes are asked themselves. Whoever else has a render node may be driven by Level Zero, a
 /// virtual machine's device among them.
 bool of_other_runtime(const char* root, const char* node) {
-  char path[512], text[16] = "";
+  char path[512], text[16];
   if (snprintf(path, sizeof(path), "%s/sys/class/drm/%s/device/vendor", root, node) >= static_cast<int>(sizeof(path)))
     return false;
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  const ssize_t bytes = read(file, text, sizeof(text) - 1);
-  close(file);
-  if (bytes <= 0) return false;
+  if (read_text_file(path, text, sizeof(text)) <= 0) return false;
   text[strcspn(text, "\n")] = 0;
   return strcmp(text, "0x10de") == 0 || strcmp(text, "0x1002") == 0;
 }

@@ -3,7 +3,6 @@
 #include "shim/runtime/stacks/remote.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,8 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "shim/base/text_file.h"
 
 namespace resil::stacks {
 
@@ -98,61 +99,36 @@ void read_headers(RemoteProcess& process, Object* object) {
   }
 }
 
-/// One line of /proc/PID/maps: a new object, or more of the last one.
-void take_line(RemoteProcess* process, const char* line) {
-  char* rest = nullptr;
-  const uint64_t low = strtoull(line, &rest, 16), high = *rest == '-' ? strtoull(rest + 1, &rest, 16) : 0;
-  const char* path = strchr(rest, '/');
-  if (path == nullptr) path = strstr(rest, "[vdso]");
-  const char* field = strchr(rest + (*rest == ' '), ' ');
-  if (path == nullptr || field == nullptr || high <= low) return;
-  const char* slash = strrchr(path, '/');
-  const char* name = slash != nullptr ? slash + 1 : path;
+/// A mapping of a file: a new object, or more of the last one.
+void take_mapping(RemoteProcess* process, const Mapping& mapping) {
+  if (mapping.path[0] != '/' && strncmp(mapping.path, "[vdso]", 6) != 0) return;
+  const char* slash = strrchr(mapping.path, '/');
+  const char* name = slash != nullptr ? slash + 1 : mapping.path;
   RemoteObject* last = process->object_count != 0 ? &process->objects[process->object_count - 1] : nullptr;
-  const uint64_t offset = strtoull(field, nullptr, 16);
-  if (offset != 0 && last != nullptr && strncmp(last->name, name, kObjectName - 1) == 0) {
-    last->object.end = high;
-  } else if (offset == 0 && process->object_count < kRemoteObjects) {
+  if (mapping.offset != 0 && last != nullptr && strncmp(last->name, name, kObjectName - 1) == 0) {
+    last->object.end = mapping.high;
+  } else if (mapping.offset == 0 && process->object_count < kRemoteObjects) {
     RemoteObject& made = process->objects[process->object_count++];
     made = {};
-    made.object.start = made.object.base = low;
-    made.object.end = high;
+    made.object.start = made.object.base = mapping.low;
+    made.object.end = mapping.high;
     snprintf(made.name, sizeof(made.name), "%s", name);
   }
 }
 
 bool read_maps(RemoteProcess* process) {
-  char path[32], text[4096];
+  char path[32];
   snprintf(path, sizeof(path), "/proc/%d/maps", process->pid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  size_t used = 0;
-  for (ssize_t got = 1; got > 0;) {
-    got = read(fd, text + used, sizeof(text) - 1 - used);
-    used += got > 0 ? static_cast<size_t>(got) : 0;
-    text[used] = 0;
-    char* line = text;
-    for (char* end = strchr(line, '\n'); end != nullptr; end = strchr(line, '\n')) {
-      *end = 0;
-      take_line(process, line);
-      line = end + 1;
-    }
-    used = static_cast<size_t>(text + used - line);
-    if (used + 1 >= sizeof(text)) break;  // a line longer than any
-    memmove(text, line, used);
-  }
-  close(fd);
+  TextFileLines lines(path);
+  while (const char* line = lines.next())
+    if (Mapping mapping; read_mapping(line, &mapping)) take_mapping(process, mapping);
   return process->object_count != 0;
 }
 
 /// Whether it sleeps in a system call; then with program counter and stack pointer.
 bool asleep(RemoteThread* thread) {
-  char path[64], text[256];
-  snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", thread->pid, thread->tid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
-  if (fd >= 0) close(fd);
-  text[length > 0 ? length : 0] = 0;
+  char text[256];
+  read_thread_file(thread->pid, thread->tid, "syscall", text, sizeof(text));
   if ((text[0] < '0' || text[0] > '9') && text[0] != '-') return false;
   uint64_t values[8] = {};  // arguments, stack pointer, program counter; of none (-1): the last two
   uint32_t count = 0;
