@@ -82,8 +82,9 @@ def findings(directory):
         for path in glob.glob(os.path.join(folder, "hang-*.json")):
             try:
                 with open(path, encoding="utf-8") as file:
-                    found.append("hang: " + str(json.load(file).get("verdict", path)))
-            except (OSError, ValueError):
+                    hang = json.load(file)
+                found.append(f"hang: {hang['class']}: {hang['message']}")
+            except (OSError, ValueError, KeyError):
                 found.append(f"hang: {path}")
     return found
 
@@ -183,11 +184,11 @@ def cases_of(program):
     return subprocess.run([program], check=True, capture_output=True, timeout=60).stdout.decode().split()
 
 
-def check_together(make_job, cases, modes, status=0):
+def check_together(make_job, cases, modes, status=0, allowed=()):
     """Runs the cases in one job in each mode; the cases one by one in the modes that differ. Raises with what is wrong.
 
     make_job(cases) -> Job"""
-    wrong = check(make_job(cases), modes, status)
+    wrong = check(make_job(cases), modes, status, allowed)
     if not wrong:
         return f"{len(cases)} cases, {len(modes)} modes"
     bad = [mode for mode, _ in wrong]
@@ -196,7 +197,7 @@ def check_together(make_job, cases, modes, status=0):
     text = [f"  together, {mode}: {words}" for mode, words in wrong]
     for case in cases:
         print(f"  {case} …", flush=True)
-        for mode, words in check(make_job([case]), bad, status):
+        for mode, words in check(make_job([case]), bad, status, allowed):
             text.append(f"  {case}, {mode}: {words}")
     raise AssertionError("\n".join(text))
 
@@ -294,7 +295,7 @@ def checks_of(program, name, options):
         groups = [[case for case in cases if case not in apart], *([case] for case in apart)]
     status = None if name in ANY_END else 0
     return [(f"{name} ({options.mpi})" + (f" {group[0]}" if len(group) == 1 else ""),
-             lambda group=group: check_together(make, group, modes_of(group), status)) for group in groups if group]
+             lambda group=group: check_together(make, group, modes_of(group), status, ALLOWED.get(name, ()))) for group in groups if group]
 
 
 PROGRAMS = ("requests", "types", "arguments", "process", "churn", "mpi4", "mpi41", "spawn", "files", "loads", "ulfm", "ends")
@@ -321,6 +322,9 @@ def compiled(mpi, name):
 # Programs whose cases end the process, or cannot share a job: Open MPI 4.1.4 hangs natively after some ten spawned worlds.
 ALONE = ("ends", "loads", "ulfm", "spawn")
 ANY_END = ("ends", "loads")  # programs that end as their MPI wills
+# Findings that are right: rank 0 waits for the rank that has ended (rank_0_waits in ends.c), and a launcher that a busy machine keeps
+# from running has not ended it when that is proved.
+ALLOWED = {"ends": (r"^hang: rank_gone: Rank 0 waits in MPI_Recv from rank 1, tag 555, ",)}
 # Ways to end that have no other test, for the suite; the campaign runs all.
 FAST = ("init_multiple", "init_twice", "finalize_twice", "main_is_gone", "finalize_in_destructor", "no_finalize_one",
         "exit_in_a_thread", "abort_256", "abort_self", "abort_in_a_thread", "sig_term", "stack_overflow",
