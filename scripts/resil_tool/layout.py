@@ -227,7 +227,7 @@ H unnamed
 I generation
 Q ordered
 Q was
-Q reserved
+Q site
 s[56] name
 """)
 

@@ -207,7 +207,7 @@ constexpr bool kCompletesAlone = [] {
     comm_creation_failed(e);
   } else {
     comm_creation_succeeded(e);
-    comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id);
+    comm_register_new(*e.thread, request_handle(e.new_comm, 0), e.derived_id, e.comm, e.id, e.site);
   }
 }
 

@@ -166,7 +166,7 @@ struct Comm {
   uint32_t generation;  ///< how often the entry has been used
   uint64_t ordered;  ///< operations started on it that all its ranks must start in the same order (hang detection)
   uint64_t was;  ///< id of the communicator that had this entry, and the name, when id is 0
-  uint64_t reserved;
+  uint64_t site;  ///< of the call that made it; 0: not known
   char name[56];  ///< MPI_Comm_get_name or how it was made, e.g. "MPI_Comm_split of MPI_COMM_WORLD"
 };
 static_assert(sizeof(Comm) == 128);

@@ -101,7 +101,8 @@ struct Groups {
   explicit Groups(uint64_t handle) : known(backend->comm_shape(handle, &size, &rank, &remote)) {}
 };
 
-CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const Groups& groups, const char* fallback_name) {
+CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const Groups& groups, const char* fallback_name,
+              uint64_t site = 0) {
   uint32_t index = 0;
   {
     SpinGuard guard(lock);
@@ -119,6 +120,7 @@ CommInfo* add(uint64_t handle, uint64_t id, uint32_t flags, const Groups& groups
     entry.rank = info.rank = groups.rank;
     entry.remote_size = info.remote_size = groups.remote;
     entry.flags = flags;
+    entry.site = site;
     info.ring = &entry;
     info.index = index;
     info.children.store(0);
@@ -257,7 +259,8 @@ bool is_made_by_both(CallId how) {
 }
 }  // namespace
 
-void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how) {
+void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how,
+                       uint64_t site) {
   (void)thread;
   if (handle == backend->comm_null() || derived == 0) return;
   handle_given(HandleKind::kComm, handle);
@@ -301,7 +304,7 @@ void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const 
   if (by_ordinal && __atomic_load_n(&ordinals_full, __ATOMIC_RELAXED)) flags |= 2;
   char name[56];
   snprintf(name, sizeof(name), "%s of %s", call_info(how).name, parent != nullptr ? parent->ring->name : "a group");
-  add(handle, id | 2, flags, groups, name);
+  add(handle, id | 2, flags, groups, name, site);
 }
 
 void comm_forget(CommInfo* info) {

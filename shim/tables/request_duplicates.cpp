@@ -61,7 +61,7 @@ void finish_duplicate(Thread& thread, uint64_t number, bool lost) {
                                               : written_later(found.new_comm);
   if (handle == backend->comm_null()) return;
   object_made_at(MpiObject::kCommunicator, handle, found.how, found.site);
-  comm_register_new(thread, handle, found.derived, found.parent, found.how);
+  comm_register_new(thread, handle, found.derived, found.parent, found.how, found.site);
 }
 
 }  // namespace resil

@@ -321,7 +321,7 @@ uint64_t request_handle(const void* array, int64_t index) {
 [[gnu::noinline]] static void made_at_once(const Event& e) {
   const uint64_t handle = request_handle(e.new_comm, 0);
   object_made_at(MpiObject::kCommunicator, handle, e.id, e.site);
-  comm_register_new(*e.thread, handle, e.derived_id, e.comm, e.id);
+  comm_register_new(*e.thread, handle, e.derived_id, e.comm, e.id, e.site);
 }
 
 void request_started(Event& e) {

@@ -72,7 +72,8 @@ void comm_creation_succeeded(Event& event);
 /// others could know of it, and will be repeated.
 void comm_creation_failed(Event& event);
 /// After the call (or at the completion of MPI_Comm_idup): enters the new communicator under that id.
-void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how);
+void comm_register_new(Thread& thread, uint64_t handle, uint64_t derived, const CommInfo* parent, CallId how,
+                       uint64_t site);
 /// From the attribute's delete callback, any thread inside MPI.
 void comm_forget(CommInfo* info);
 /// World rank of a communicator rank (remote group of an intercommunicator); -1 when it has none. May ask MPI once.

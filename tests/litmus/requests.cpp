@@ -225,7 +225,7 @@ uint64_t comm_beside(unsigned which) {
 }
 
 CommInfo* made(unsigned by, uint64_t handle, uint64_t derived) {
-  comm_register_new(*threads[by], handle, derived, nullptr, CallId::kMPI_Comm_dup);
+  comm_register_new(*threads[by], handle, derived, nullptr, CallId::kMPI_Comm_dup, 0);
   return comm_lookup(*threads[by], handle);
 }
 

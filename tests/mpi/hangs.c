@@ -17,6 +17,7 @@
 // waitany    MPI_Waitany on receives that never come                  proved
 // sendrecv   MPI_Sendrecv round a ring with one wrong tag             proved
 // collective rank 1 calls MPI_Barrier on another communicator first   proved
+// twins      as above, with two duplicates of one communicator        proved
 // ibarrier   MPI_Ibarrier and MPI_Wait; rank 1 waits for a message    proved
 // partial    ranks 0 and 1 are deadlocked, the others go on for ever  proved
 // exposure   rank 0 exposes its window and waits, rank 1 receives          proved
@@ -265,6 +266,10 @@ static void hang(const char* kind, double seconds) {
   } else if (!strcmp(kind, "collective")) {
     CHECK(MPI_Barrier(me == 1 ? copy : MPI_COMM_WORLD) == MPI_SUCCESS);
     CHECK(MPI_Barrier(me == 1 ? MPI_COMM_WORLD : copy) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "twins")) {
+    MPI_Comm second;
+    CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &second) == MPI_SUCCESS);
+    CHECK(MPI_Barrier(me == 1 ? second : copy) == MPI_SUCCESS);
   } else if (!strcmp(kind, "ibarrier")) {
     if (me == 1) receive(0, 9);
     CHECK(MPI_Ibarrier(MPI_COMM_WORLD, &requests[0]) == MPI_SUCCESS);

@@ -35,7 +35,7 @@ class Rank : public fake::Core {
     e.string = string;
     e.derived_id = resil::comm_derive_id(e);
     if (std::find(local.begin(), local.end(), rank_) == local.end()) {
-      resil::comm_register_new(thread(), fake::kCommNull, e.derived_id, e.comm, id);
+      resil::comm_register_new(thread(), fake::kCommNull, e.derived_id, e.comm, id, 0);
       return 0;
     }
     // Handles differ between ranks, as they do in a real MPI.
@@ -47,7 +47,7 @@ class Rank : public fake::Core {
     fake::add_comm(handle, comm);
     e.new_comm = &handle;
     resil::comm_creation_succeeded(e);
-    resil::comm_register_new(thread(), handle, e.derived_id, e.comm, id);
+    resil::comm_register_new(thread(), handle, e.derived_id, e.comm, id, 0);
     ids[name] = find(handle)->ring->id;
     return handle;
   }
@@ -238,7 +238,7 @@ TEST_CASE("communicators: an intercommunicator to another world says that only t
   comm.remote = {-1, -1};
   comm.inter = true;
   fake::add_comm(0x99, comm);
-  resil::comm_register_new(me.thread(), 0x99, e.derived_id, e.comm, e.id);
+  resil::comm_register_new(me.thread(), 0x99, e.derived_id, e.comm, e.id, 0);
   CHECK((me.find(0x99)->ring->flags & 1) == 1);
 }
 
@@ -280,7 +280,7 @@ TEST_CASE("communicators: a reused handle never meets the old entry, in any cach
     fake::Comm comm;
     comm.local = members;
     fake::add_comm(handle, comm);
-    resil::comm_register_new(me.thread(), handle, e.derived_id, e.comm, e.id);
+    resil::comm_register_new(me.thread(), handle, e.derived_id, e.comm, e.id, 0);
     // Through the call path as well: one call site, whose cached envelope must not outlive the communicator.
     Event barrier = fake::make_event(me.thread(), CallId::kMPI_Barrier, 0x4000);
     barrier.comm_handle = handle;
@@ -329,7 +329,7 @@ TEST_CASE("communicators: threads that create, use and free their own") {
           fake::Comm comm;
           comm.local.assign(1 + t, 0);
           fake::add_comm(handle, comm);
-          resil::comm_register_new(*state, handle, e.derived_id, e.comm, e.id);
+          resil::comm_register_new(*state, handle, e.derived_id, e.comm, e.id, 0);
           mine.push_back(handle);
           ids[t].insert(resil::comm_lookup(*state, handle)->ring->id);
         } else if (!mine.empty()) {

@@ -47,7 +47,7 @@ TEST_CASE("fast path: a communicator that was freed and made again with the same
     fake::Comm comm;
     comm.local = round % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{0, 3, 1};
     fake::add_comm(kHandle, comm);
-    comm_register_new(program.slots.thread(), kHandle, e.derived_id, e.comm, e.id);
+    comm_register_new(program.slots.thread(), kHandle, e.derived_id, e.comm, e.id, 0);
     const CommInfo& made = *comm_lookup(program.slots.thread(), kHandle);
     const int32_t partner = round % 2 == 0 ? 2 : 3;
     const uint64_t before = program.by_fast_path;

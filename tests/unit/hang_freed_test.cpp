@@ -20,7 +20,7 @@ TEST_CASE("what was freed is told with the calls made on it, and pending request
     copy.local = {0, 1, 2, 3};
     fake::add_comm(kCopy, copy);
     comm_register_new(slots.thread(), kCopy, derived, comm_lookup(slots.thread(), fake::kCommWorld),
-                      CallId::kMPI_Comm_dup);
+                      CallId::kMPI_Comm_dup, 0);
     return comm_lookup(slots.thread(), kCopy)->ring->id;
   };
   auto free_copy = [&] {

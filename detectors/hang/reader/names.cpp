@@ -29,13 +29,57 @@ const T* section_of(const Watched& watched, const char* name, uint32_t* count) {
   return nullptr;
 }
 
-/// Without a name of its own, how it was made and how large it is: "MPI_Comm_split of MPI_COMM_WORLD (4 ranks)".
-bool describe_comm(const ring::Comm& comm, bool freed, char* text, uint32_t bytes) {
+/// "app+0x2a5f"
+bool module_place(const Watched& watched, uint64_t address, char* text, uint32_t bytes) {
+  uint32_t count = 0;
+  auto* modules = section_of<ring::Module>(watched, "modules", &count);
+  for (uint32_t i = 0; modules != nullptr && i < count; ++i) {
+    if (modules[i].start == 0 || address < modules[i].start || address >= modules[i].end) continue;
+    char path[sizeof(modules[i].path) + 1] = {};
+    memcpy(path, modules[i].path, sizeof(modules[i].path));
+    const char* slash = strrchr(path, '/');
+    snprintf(text, bytes, "%s+0x%llx", slash != nullptr ? slash + 1 : path,
+             static_cast<unsigned long long>(address - modules[i].base));
+    return true;
+  }
+  return false;
+}
+
+struct Comms {
+  const ring::Comm* entries;  ///< null: the ring has none
+  uint32_t count;
+};
+
+/// Of a rank's grid, the communicators of its row and its column are made by calls of one name, and may be of one size.
+bool has_namesake(const Comms& comms, const ring::Comm& comm) {
+  for (uint32_t i = 0; i < comms.count; ++i) {
+    const ring::Comm& other = comms.entries[i];
+    if (&other != &comm && __atomic_load_n(&other.id, __ATOMIC_ACQUIRE) != 0 && other.unnamed != 0 &&
+        other.size == comm.size && strncmp(other.name, comm.name, sizeof(comm.name)) == 0)
+      return true;
+  }
+  return false;
+}
+
+/// Without a name of its own, how it was made and how large it is: "MPI_Comm_split of MPI_COMM_WORLD (4 ranks)"; and
+/// where it was made, when another one would have the same words.
+bool describe_comm(const Watched& watched, const Comms& comms, const ring::Comm& comm, bool freed, char* text,
+                   uint32_t bytes) {
   const int width = static_cast<int>(strnlen(comm.name, sizeof(comm.name)));
-  if (comm.unnamed != 0 && comm.remote_size < 0)
-    snprintf(text, bytes, "%.*s (%d rank%s%s)", width, comm.name, comm.size, comm.size == 1 ? "" : "s",
-             freed ? ", freed" : "");
-  else snprintf(text, bytes, "%.*s%s", width, comm.name, freed ? " (freed)" : "");
+  if (comm.unnamed == 0 || comm.remote_size >= 0) {
+    snprintf(text, bytes, "%.*s%s", width, comm.name, freed ? " (freed)" : "");
+    return width != 0;
+  }
+  char made_at[64] = ", made in ";
+  const auto start = static_cast<uint32_t>(strlen(made_at));
+  if (comm.site == 0 || !has_namesake(comms, comm) ||
+      !module_place(watched, comm.site, made_at + start, static_cast<uint32_t>(sizeof(made_at)) - start))
+    made_at[0] = 0;
+  const char* gone = freed ? ", freed" : "";
+  const int length = snprintf(text, bytes, "%.*s (%d rank%s%s%s)", width, comm.name, comm.size,
+                              comm.size == 1 ? "" : "s", made_at, gone);
+  if (made_at[0] != 0 && length >= static_cast<int>(bytes))  // no half of a place
+    snprintf(text, bytes, "%.*s (%d rank%s%s)", width, comm.name, comm.size, comm.size == 1 ? "" : "s", gone);
   return width != 0;
 }
 
@@ -80,26 +124,16 @@ static bool python_site(const Watched& watched, uint64_t address, char* text, ui
 }
 
 bool site_name(const Watched& watched, uint64_t address, char* text, uint32_t bytes) {
-  uint32_t count = 0;
-  if (python_site(watched, address, text, bytes)) return true;
-  auto* modules = section_of<ring::Module>(watched, "modules", &count);
-  for (uint32_t i = 0; modules != nullptr && i < count; ++i) {
-    if (modules[i].start == 0 || address < modules[i].start || address >= modules[i].end) continue;
-    char path[sizeof(modules[i].path) + 1] = {};
-    memcpy(path, modules[i].path, sizeof(modules[i].path));
-    const char* slash = strrchr(path, '/');
-    snprintf(text, bytes, "%s+0x%llx", slash != nullptr ? slash + 1 : path,
-             static_cast<unsigned long long>(address - modules[i].base));
-    return true;
-  }
-  return false;
+  return python_site(watched, address, text, bytes) || module_place(watched, address, text, bytes);
 }
 
 bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) {
   uint32_t count = 0;
   auto* comms = section_of<ring::Comm>(watched, "comms", &count);
-  for (uint32_t i = 0; comms != nullptr && i < count && id != 0; ++i)
-    if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == id) return describe_comm(comms[i], false, text, bytes);
+  const Comms all = {comms, comms != nullptr ? count : 0};
+  for (uint32_t i = 0; i < all.count && id != 0; ++i)
+    if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == id)
+      return describe_comm(watched, all, comms[i], false, text, bytes);
   auto is_of = [&](const WindowSlot& slot, const char* what) {
     if (id == 0 || __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != id) return false;
     const uint32_t index = slot.comm;
@@ -116,9 +150,9 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
     snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry
     return true;
   }
-  for (uint32_t i = 0; comms != nullptr && i < count && id != 0; ++i)
+  for (uint32_t i = 0; i < all.count && id != 0; ++i)
     if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == 0 && comms[i].was == id)
-      return describe_comm(comms[i], true, text, bytes);
+      return describe_comm(watched, all, comms[i], true, text, bytes);
   return false;
 }
 
