@@ -58,15 +58,8 @@ int64_t given_indices(const Event& e) {
                                                                                                        : -1;
 }
 
-void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRecord* then) {
-  const uint16_t is = data_flow_of(e.id);
+void choice_of(const Event& e, Outcome* outcome) {
   outcome->what = 0;
-  if (e.result != 0) {
-    record->flags |= kCallFailed;
-    if (backend->messages->error_kind(e.result) != ErrorKind::kInStatus) return;
-  }
-  if (e.attributes & (kCallStarts | kCallActivates)) return;
-  if (is & kUnforced) record->flags |= kCallUnforced;
   if ((e.attributes & kHasFlags) && e.flag != nullptr) {
     outcome->what |= kOutcomeFlag;
     outcome->flag = *e.flag != 0;
@@ -78,6 +71,25 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRec
     outcome->what |= kOutcomeIndex;
     outcome->index = -1;
   }
+  const uint16_t is = data_flow_of(e.id);
+  if (!(is & kMatches) || !is_wild(source_of(e), tag_of(e)) || !has_statuses(e)) return;
+  StatusInfo status;
+  backend->messages->status_read(e.given_statuses, 0, &status);
+  outcome->what |= kOutcomeMatch;
+  outcome->source = status.source;
+  outcome->tag = status.tag;
+}
+
+void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRecord* then) {
+  const uint16_t is = data_flow_of(e.id);
+  outcome->what = 0;
+  if (e.result != 0) {
+    record->flags |= kCallFailed;
+    if (backend->messages->error_kind(e.result) != ErrorKind::kInStatus) return;
+  }
+  if (e.attributes & (kCallStarts | kCallActivates)) return;
+  if (is & kUnforced) record->flags |= kCallUnforced;
+  choice_of(e, outcome);
   if (is & kCollects) {
     put(*record, collective_output(e), false);
   } else if (is & (kProbes | kTakes)) {
@@ -85,11 +97,6 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRec
     if ((!(is & kMessage) && !(is & kFile) && source_of(e) == ring::kProcNull) || !has_statuses(e)) return;
     StatusInfo status;
     backend->messages->status_read(e.given_statuses, 0, &status);
-    if ((is & kMatches) && is_wild(source_of(e), tag_of(e))) {
-      outcome->what |= kOutcomeMatch;
-      outcome->source = status.source;
-      outcome->tag = status.tag;
-    }
     outcome->bytes = status.bytes;
     if (is & kProbes) {
       outcome->what |= kOutcomeBytes;

@@ -27,10 +27,12 @@ constexpr int64_t kManyRequests = 64;  // testing more than these costs more tha
 
 /// A round of waiting is over; longer than the limit is a divergence.
 void waited(Event& e, PerThread& t, Call& call, int32_t source, uint32_t round, uint64_t* began) {
-  if (round % 1024 != 1023) return;
+  const uint32_t often = mode.live ? 64 : 1024;  // where ranks share cores each test is as long as a turn of theirs
+  if (round % often != often - 1) return;
   const uint64_t now = ticks();
   if (*began == 0) *began = now;
   if (static_cast<double>(now - *began) < mode.patience * runtime.header->ticks_per_second) return;
+  if (mode.live) return live_stuck();
   Difference d = difference(What::kStuck);
   d.source = e.comm != nullptr && source >= 0 ? comm_world_rank(*e.comm, source) : -1;
   if (source >= 0)
@@ -64,8 +66,9 @@ bool has_wildcard(const Event& e) {
   return e.attributes & kCallBothWays ? is_wild(e.receive_peer, e.receive_tag) : is_wild(e.peer, e.tag);
 }
 
-void fail_poll(Event& e) {
-  backend->replay->progress();
+void fail_poll(Event& e, const PerThread& t) {
+  // Where the leader has polled faster than this rank could, there is no time to look at MPI each time.
+  if (!mode.live || t.run_left % 32 == 0) backend->replay->progress();
   e.result = 0;
   if (e.flag != nullptr) *e.flag = 0;
   if (!(e.attributes & kCallCompletes)) return;
@@ -77,7 +80,7 @@ void fail_poll(Event& e) {
 bool post_matched(Event& e, PerThread& t, Call& call) {
   if (e.attributes & kCallPersistent) return false;  // each start may match another message
   Match match;
-  const Reading reading = recording.match(t.stream_id, call.ordinal, &match);
+  const Reading reading = match_of(e, t, call.ordinal, &match);
   if (reading == Reading::kItem && !(match.flags & kCompletionCancelled)) {
     if (match.source < 0) return false;
     call.forced = true;
@@ -90,6 +93,13 @@ bool post_matched(Event& e, PerThread& t, Call& call) {
   return mailbox::receive_from_nobody(e, &e.result);
 }
 
+/// Of a receive that is complete.
+bool was_cancelled(const Event& e) {
+  StatusInfo status = {};
+  if (status_at(e, 0) != nullptr) backend->messages->status_read(status_at(e, 0), 0, &status);
+  return status.cancelled;
+}
+
 bool receive(Event& e, PerThread& t, Call& call) {
   if (!(call.outcome.what & kOutcomeMatch) || call.outcome.source < 0) return false;
   const int32_t source = call.outcome.source, tag = call.outcome.tag;
@@ -100,8 +110,19 @@ bool receive(Event& e, PerThread& t, Call& call) {
   if (e.result != 0) return true;
   const bool both = (e.attributes & kCallBothWays) != 0;
   if (both && (!backend->replay->post_send(e, &sending, &e.result) || e.result != 0)) return true;
-  e.result =
-      wait_for(e, t, call, source, [&](int* flag) { return backend->messages->test(&request, flag, status_at(e, 0)); });
+  bool given_back = false;  // what came in the leading part does not come here: any message will do
+  e.result = wait_for(e, t, call, source, [&](int* flag) {
+    if (t.over && !given_back) {
+      given_back = true;
+      backend->replay->cancel(&request);
+    }
+    const int result = backend->messages->test(&request, flag, status_at(e, 0));
+    if (!given_back || *flag == 0 || result != 0 || !was_cancelled(e)) return result;
+    *flag = 0;
+    int posted = 0;
+    backend->replay->post_receive(e, both ? e.receive_peer : e.peer, both ? e.receive_tag : e.tag, &request, &posted);
+    return posted;
+  });
   if (!both) return true;
   const int result =
       wait_for(e, t, call, -1, [&](int* flag) { return backend->messages->test(&sending, flag, nullptr); });
@@ -118,6 +139,7 @@ bool probe(Event& e, PerThread& t, Call& call) {
   if (source < 0) return false;  // MPI_PROC_NULL
   counts.forced += 1;
   e.result = wait_for(e, t, call, source, [&](int* flag) {
+    if (t.over) source = e.peer, tag = e.tag;
     return matched ? backend->replay->matched_probe(e, source, tag, flag, status_at(e, 0))
                    : backend->replay->probe(e, source, tag, flag, status_at(e, 0));
   });
@@ -219,7 +241,7 @@ Recorded receive_staged(Event& e, int32_t* source, int32_t* tag) {
     match.source = call->outcome.source;
     match.tag = call->outcome.tag;
   } else {
-    const Reading reading = recording.match(t->stream_id, call->ordinal, &match);
+    const Reading reading = match_of(e, *t, call->ordinal, &match);
     if (reading == Reading::kCut || reading == Reading::kDamaged || (reading == Reading::kItem && match.source < 0))
       return Recorded::kFree;
     if (reading != Reading::kItem || (match.flags & kCompletionCancelled)) return Recorded::kNobody;
@@ -243,8 +265,12 @@ constexpr StagedReplay kStagedReplay = {replay_staged, receive_staged, waits_sta
 
 void connect_staging() { staged_replay = &kStagedReplay; }
 
+Reading match_of(Event& e, PerThread& t, uint64_t ordinal, Match* match) {
+  return mode.live ? live_match(e, t, ordinal, match) : recording.match(t.stream_id, ordinal, match);
+}
+
 bool replays(CallId id) {
-  if (!mode.verifying) return false;
+  if (!mode.verifying && !mode.live) return false;
   const uint32_t is = call_info(id).attributes;
   return (data_flow_of(id) & (kMatches | kProbes)) || (is & (kCallActivates | kCallPoll)) ||
          class_of(id) == CallClass::kCancel || ((is & kCallCompletes) && (is & kCallBlocking));
@@ -255,7 +281,7 @@ bool replay(Event& e) {
   Call* call = t != nullptr ? call_of(*t, e) : nullptr;
   if (call == nullptr || t->over) return false;
   if (call->fails) {
-    fail_poll(e);
+    fail_poll(e, *t);
     return true;
   }
   if (!call->known) return false;

@@ -137,7 +137,8 @@ void follow(Event& e, PerThread& t, Call& call) {
 
 void request_activating(Event& e, PerThread& t, Entry& entry) {
   if (class_of(e.id) != CallClass::kStart) return;
-  if (mode.verifying) note(t, entry);
+  if (!mode.recording) note(t, entry);
+  if (mode.live) return;
   Value value = {0, ValueType::kNone, entry.unread};
   if (entry.kind == Entry::kSend && !entry.unread && entry.source >= 0) value = read_view(entry.view, entry.view.bytes);
   else if (entry.kind == Entry::kCollective && entry.gives_any) value = read_blocks(e, entry.gives);

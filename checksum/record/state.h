@@ -16,6 +16,10 @@
 #include "shim/model/event.h"
 #include "shim/tables/tally.h"
 
+namespace resil {
+class JsonWriter;
+}
+
 namespace resil::record {
 
 constexpr unsigned kCookie = request_word(Stage::kRecord);
@@ -107,6 +111,7 @@ enum class Clocks : uint8_t { kNone, kMpi, kAll };
 /// What the module does in this run.
 struct Mode {
   bool recording, verifying;
+  bool live;  ///< RESIL_REPLICAS: choices follow the leading part (live.cpp)
   bool stops;  ///< RESIL_ON_MISMATCH=abort
   bool heals;  ///< what is only suspected is taken from the recording: `stops`, and no other module looks at the data
   Clocks clocks;  ///< RESIL_RECORD_TIME
@@ -147,6 +152,8 @@ void put(CallRecord& record, const Value& value, bool input);
 /// After the real call: what came out of a blocking one, and MPI's choices.
 void finish_record(Event& event, CallRecord* record, Outcome* outcome, const CallRecord* then = nullptr);
 bool is_failing_poll(const Event& event);
+/// What MPI chose in a call that did not fail: flag, index, source and tag.
+void choice_of(const Event& event, Outcome* outcome);
 /// Which indices a Waitsome or Testsome gave; count -1: MPI_UNDEFINED or none of these calls.
 int64_t given_indices(const Event& event);
 void record_call(Event& event, PerThread& t, Call& call);  ///< writes the call once, with outcome and indices
@@ -196,6 +203,20 @@ bool recording_is_open();  ///< module.cpp
 // --- replay.cpp ----------------------------------------------------------------------------------------------------
 bool replays(CallId id);
 bool replay(Event& event);
+/// What the receive of that number has got: as recorded, or in the leading part.
+Reading match_of(Event& event, PerThread& t, uint64_t ordinal, Match* match);
 void connect_staging();  ///< staged.h
+
+// --- live.cpp: with RESIL_REPLICAS, in place of a recording --------------------------------------------------------
+PerThread* live_thread();  ///< one for all
+void live_enter(Event& event);
+void live_leave(Event& event);
+void live_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
+/// What the receive of that number has got in the leading part.
+Reading live_match(Event& event, PerThread& t, uint64_t ordinal, Match* match);
+void live_stuck();  ///< what the leader got does not come
+void live_progress(Thread& thread);
+void live_end();  ///< in MPI_Finalize
+void live_report(JsonWriter& json);
 
 }  // namespace resil::record

@@ -58,7 +58,7 @@ bool substitutes_used() { return used.load(std::memory_order_relaxed) != 0; }
 
 void substitute_prepare(const Event& e, Entry& entry) {
   entry.substitute = nullptr;
-  if (!mode.verifying || !entry.wild || !entry.persistent || (e.attributes & kCallPartitioned)) return;
+  if (mode.recording || !entry.wild || !entry.persistent || (e.attributes & kCallPartitioned)) return;
   uint64_t type;
   if (!backend->replay->keep_type(e.receive.type, &type)) return;
   SpinGuard guard(lock);
@@ -85,18 +85,24 @@ void substitute_drop(Entry& entry) {
 }
 
 bool substitute_start(Event& e, PerThread& t, Call& call) {
-  if (!substitutes_used() || t.noted_count != static_cast<uint32_t>(e.request_count)) return false;
+  // All persistent requests are noted where they are recorded, else receives with wildcards.
+  const auto count = static_cast<uint32_t>(e.request_count);
+  if (!substitutes_used() || (!mode.live && t.noted_count != count)) return false;
   bool any = false;
   for (uint32_t i = 0; i < t.noted_count; ++i) any = any || t.noted[i]->substitute != nullptr;
   if (!any) return false;
   e.result = 0;
-  for (uint32_t i = 0; i < t.noted_count && e.result == 0; ++i) {
-    const Entry& entry = *t.noted[i];
-    const bool alive =
-        entry.comm != nullptr && entry.comm->ring->id == entry.comm_id;  // else its handle may be another's
-    Substitute* s = alive ? entry.substitute : nullptr;
+  uint32_t noted = 0;
+  for (uint32_t i = 0; i < count && e.result == 0; ++i) {
+    const bool known = !mode.live || find(request_handle(e.requests, i)) != nullptr;
+    const uint32_t number = noted;
+    if (known) ++noted;
+    const Entry* entry = known && number < t.noted_count ? t.noted[number] : nullptr;
+    const bool alive = entry != nullptr && entry->comm != nullptr &&
+                       entry->comm->ring->id == entry->comm_id;  // else its handle may be another's
+    Substitute* s = alive ? entry->substitute : nullptr;
     Match match;
-    const Reading reading = s != nullptr ? recording.match(t.stream_id, call.ordinal + i, &match) : Reading::kCut;
+    const Reading reading = s != nullptr ? match_of(e, t, call.ordinal + number, &match) : Reading::kCut;
     const bool found = reading == Reading::kItem && !(match.flags & kCompletionCancelled) && match.source >= 0;
     const bool freed = reading == Reading::kItem && (match.flags & kCompletionFreed);
     const bool nothing =

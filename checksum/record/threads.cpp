@@ -71,6 +71,7 @@ uint32_t threads_seen() { return __atomic_load_n(&seen, __ATOMIC_RELAXED); }
 void prepare_threads() { slot = thread_slot(); }
 
 PerThread* per_thread(Thread& thread) {
+  if (mode.live) return live_thread();
   auto* t = static_cast<PerThread*>(thread.module_data[slot]);
   return t != &nobody ? t : nullptr;
 }

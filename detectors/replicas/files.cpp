@@ -72,18 +72,33 @@ Word open_by(int at, const char* path, Use use, Word failed, Open open, Undo und
 
 void close_again(Word file) { close(static_cast<int>(file)); }
 
+bool is_random_device(const char* path);
+void device_opened(Word device);
+Word as_descriptor(Word file);
+Word opened_file(const char* path, Word file) {
+  if (file >= 0 && is_random_device(path)) device_opened(as_descriptor(file));
+  return file;
+}
+Word opened_stream(const char* path, Word file) {
+  if (file != 0 && is_random_device(path)) device_opened(file);
+  return file;
+}
+
 template <unsigned row>
 Word open_stand_in(const char* path, int flags, Word mode) {
-  return open_by(
-      AT_FDCWD, path, use_of_flags(flags), -1,
-      [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, name, flags, mode))); }, close_again);
+  return opened_file(
+      path, open_by(
+                AT_FDCWD, path, use_of_flags(flags), -1,
+                [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, name, flags, mode))); },
+                close_again));
 }
 template <unsigned row>
 Word openat_stand_in(int at, const char* path, int flags, Word mode) {
-  return open_by(
-      at, path, use_of_flags(flags), -1,
-      [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, at, name, flags, mode))); },
-      close_again);
+  return opened_file(
+      path, open_by(
+                at, path, use_of_flags(flags), -1,
+                [&](const char* name) { return static_cast<Word>(static_cast<int>(call(row, at, name, flags, mode))); },
+                close_again));
 }
 template <unsigned row>
 Word creat_stand_in(const char* path, Word mode) {
@@ -92,11 +107,12 @@ Word creat_stand_in(const char* path, Word mode) {
 }
 template <unsigned row>
 Word fopen_stand_in(const char* path, const char* mode) {
-  return open_by(
-      AT_FDCWD, path, use_of_mode(mode), 0, [&](const char* name) { return call(row, name, mode); },
-      [](Word file) {
-        if (auto* close = reinterpret_cast<int (*)(Word)>(dlsym(RTLD_DEFAULT, "fclose"))) close(file);
-      });
+  return opened_stream(
+      path, open_by(
+                AT_FDCWD, path, use_of_mode(mode), 0, [&](const char* name) { return call(row, name, mode); },
+                [](Word file) {
+                  if (auto* close = reinterpret_cast<int (*)(Word)>(dlsym(RTLD_DEFAULT, "fclose"))) close(file);
+                }));
 }
 template <unsigned row>
 Word freopen_stand_in(const char* path, const char* mode, Word file) {
@@ -260,6 +276,92 @@ Word getrusage_stand_in(int who, rusage* usage) {
   return 0;
 }
 
+// --- Random numbers ------------------------------------------------------------------------------------------------
+
+/// What the program has open of the random devices: descriptors and streams.
+constexpr unsigned kMostDevices = 16;
+std::atomic<Word> devices[kMostDevices];
+std::atomic<unsigned> devices_open;
+
+bool is_random_device(const char* path) {
+  return path != nullptr &&
+         (strcmp(path, "/dev/urandom") == 0 || strcmp(path, "/dev/random") == 0 || strcmp(path, "/dev/hwrng") == 0);
+}
+/// Descriptors and streams are kept as odd and even numbers.
+Word as_descriptor(Word file) { return static_cast<int>(file) * 2 + 1; }
+void device_opened(Word device) {
+  for (auto& place : devices) {
+    Word free = 0;
+    if (!place.compare_exchange_strong(free, device)) continue;
+    devices_open.fetch_add(1);
+    return;
+  }
+  may_differ("random numbers");
+}
+bool is_device(Word device) {
+  if (devices_open.load(std::memory_order_relaxed) == 0) [[likely]]
+    return false;
+  for (const auto& place : devices)
+    if (place.load(std::memory_order_relaxed) == device) return true;
+  return false;
+}
+void device_closed(Word device) {
+  if (!is_device(device)) return;
+  for (auto& place : devices) {
+    Word there = device;
+    if (place.compare_exchange_strong(there, 0)) devices_open.fetch_sub(1);
+  }
+}
+
+template <unsigned row>
+Word getrandom_stand_in(void* bytes, size_t count, unsigned flags) {
+  const Word result = call(row, bytes, count, flags);
+  if (result > 0) random_told(bytes, static_cast<size_t>(result));
+  return result;
+}
+template <unsigned row>
+Word getentropy_stand_in(void* bytes, size_t count) {
+  const Word result = static_cast<int>(call(row, bytes, count));
+  if (result == 0) random_told(bytes, count);
+  return result;
+}
+template <unsigned row>
+Word arc4random_stand_in() {
+  auto value = static_cast<uint32_t>(call(row));
+  random_told(&value, sizeof(value));
+  return value;
+}
+template <unsigned row>
+Word read_stand_in(int file, void* bytes, size_t count, Word room) {
+  const Word result = call(row, file, bytes, count, room);
+  if (result > 0 && is_device(as_descriptor(file))) random_told(bytes, static_cast<size_t>(result));
+  return result;
+}
+template <unsigned row>
+Word fread_stand_in(void* bytes, size_t size, size_t count, Word file) {
+  const Word result = call(row, bytes, size, count, file);
+  if (result > 0 && is_device(file)) random_told(bytes, static_cast<size_t>(result) * size);
+  return result;
+}
+template <unsigned row>
+Word fgetc_stand_in(Word file) {
+  const Word result = static_cast<int>(call(row, file));
+  if (result < 0 || !is_device(file)) return result;
+  auto byte = static_cast<unsigned char>(result);
+  random_told(&byte, 1);
+  return byte;
+}
+template <unsigned row>
+Word close_stand_in(int file) {
+  device_closed(as_descriptor(file));
+  return static_cast<int>(call(row, file));
+}
+template <unsigned row>
+Word fclose_stand_in(Word file) {
+  device_closed(file);
+  return static_cast<int>(call(row, file));
+}
+
 struct Row {
   const char* name;
   void* instead;
@@ -342,9 +444,16 @@ const Row kRows[] = {
     ROW("clock", clock_stand_in),
     ROW("times", noticed_stand_in),
     ROW("getrusage", getrusage_stand_in),
-    ROW("getrandom", noticed_stand_in),
-    ROW("getentropy", noticed_stand_in),
-    ROW("arc4random", noticed_stand_in),
+    ROW("getrandom", getrandom_stand_in),
+    ROW("getentropy", getentropy_stand_in),
+    ROW("arc4random", arc4random_stand_in),
+    ROW("read", read_stand_in),
+    ROW("__read_chk", read_stand_in),
+    ROW("fread", fread_stand_in),
+    ROW("fgetc", fgetc_stand_in),
+    ROW("getc", fgetc_stand_in),
+    ROW("close", close_stand_in),
+    ROW("fclose", fclose_stand_in),
     ROW("getpid", noticed_stand_in),
     ROW("gettid", noticed_stand_in),
 };

@@ -43,6 +43,11 @@ namespace text = messages::replicas;
 constexpr ConfigEntry kConfig[] = {
     {"RESIL_REPLICAS", ConfigType::kInteger, "1..3", "1",
      "runs the program in that many parts of the job at once, each on its share of the ranks (docs/REPLICAS.md)"},
+    {"RESIL_REPLICAS_FOLLOW", ConfigType::kChoice, "none|clocks|all", "all",
+     "what is in each part what it was in the leading one: nothing, clocks, or also random numbers and what MPI "
+     "chooses (messages from any source, polls)"},
+    {"RESIL_REPLICAS_SECONDS", ConfigType::kReal, "0.1..1000000", "60",
+     "how long a part waits for what the leading one was told or chose, and for messages that came there"},
 };
 
 int parts, part, members;  // as in `place`
@@ -214,7 +219,8 @@ void after_init() {
   compare_places();
   if (!mailbox::agree(runtime.directory[0] != 0 && paths_begin(runtime.directory, part))) stop(text::no_directory);
   tell_environment();
-  if (!parts_begin(part, parts, {.file = file_of_mpi, .refuse = refuse})) stop(text::no_split);
+  if (!parts_begin(part, parts, {.file = file_of_mpi, .refuse = refuse, .may_differ = may_differ}))
+    stop(text::no_split);
   files_scan(part == 0, true);
   if (part != 0) silence();
   if (runtime.rank % members == 0) {
@@ -231,7 +237,7 @@ void after_init() {
     return;
   }
   words_begin();
-  times_begin();
+  if (config_integer("RESIL_REPLICAS_FOLLOW") > 0) times_begin();
 }
 
 void enter(Event& e) {

@@ -14,6 +14,7 @@
 #include "shim/base/bit_cast.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
+#include "shim/config/config.h"
 #include "shim/report/json.h"
 #include "shim/runtime/mailbox.h"
 #include "shim/runtime/memory.h"
@@ -25,7 +26,6 @@ namespace {
 
 constexpr uint32_t kValues = 63, kMessages = 2048, kPosted = 16;
 constexpr uint32_t kMostBetween = 4096;  ///< values between two calls
-constexpr double kPatience = 60;  ///< seconds that a follower waits for one
 
 struct Time {
   uint64_t call;  ///< and in the upper byte the clock; 0: MPI_Wtime
@@ -146,7 +146,8 @@ uint64_t told(Thread& thread, unsigned clock, uint64_t value, Add add) {
     return head < tail || complete > calls || ended;
   };
   if (!is_known()) {
-    const uint64_t limit = ticks() + static_cast<uint64_t>(kPatience * runtime.header->ticks_per_second);
+    const uint64_t limit =
+        ticks() + static_cast<uint64_t>(config_real("RESIL_REPLICAS_SECONDS") * runtime.header->ticks_per_second);
     wait_until(
         thread, [&] { return is_known() || ticks() > limit; }, kForOthers);
     if (!is_known()) {  // the leader is stuck, or the parts have come apart
@@ -183,6 +184,26 @@ int64_t times_told_by_libc(Clock clock, int64_t value) {
                                    [](uint64_t last, uint64_t real, uint64_t now) { return last + (now - real); });
   errno = error;
   return static_cast<int64_t>(told_value);
+}
+
+void random_told(void* bytes, size_t count) {
+  Thread* thread = current_thread;
+  const bool follows = open && thread != nullptr && thread == own_thread && thread->depth == 0 &&
+                       config_integer("RESIL_REPLICAS_FOLLOW") > 1;
+  const int error = errno;
+  const uint64_t missed_before = missed;
+  auto* at = static_cast<unsigned char*>(bytes);
+  for (size_t left = follows ? count : 0; left != 0;) {
+    const size_t piece = left < 8 ? left : 8;
+    uint64_t value = 0;
+    memcpy(&value, at, piece);
+    value = told(*thread, kRandom, value, [](uint64_t, uint64_t, uint64_t now) { return now; });
+    memcpy(at, &value, piece);
+    at += piece;
+    left -= piece;
+  }
+  if (!follows || missed != missed_before) may_differ("random numbers");
+  errno = error;
 }
 
 void times_call(bool poll, uint64_t now) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Clocks say in every part what they said in the leading one: MPI_Wtime, and those of libc that the program's own
-// objects ask. Values travel in the order in which they were asked for, by how many calls the rank had made by then:
-// between the same two calls a follower is told the same. Of the thread that has initialised MPI; others are told the
-// truth.
+// objects ask. So do random numbers of the kernel's. Values travel in the order in which they were asked for, by how
+// many calls the rank had made by then: between the same two calls a follower is told the same. Of the thread that has
+// initialised MPI; others are told the truth.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "shim/model/calls.h"
@@ -30,10 +31,13 @@ enum Clock : uint8_t {
   kUserTime,
   kSystemTime,
   kOtherOfMpi,
+  kRandom,
   kClockCount
 };
 /// What a clock of libc says in place of `value`, in its own unit. Outside of MPI calls; any thread.
 int64_t times_told_by_libc(Clock clock, int64_t value);
+/// Random bytes, as they were in the leading part. Likewise.
+void random_told(void* bytes, size_t count);
 /// The rank makes another call. `poll`: one that may be repeated as often as time allows, so that it does not count.
 void times_call(bool poll, uint64_t now);
 void times_end(Thread& thread);

@@ -5,6 +5,7 @@
 #include "shim/call/parts.h"
 
 #include "shim/abi/backend.h"
+#include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
 
 extern "C" {
@@ -17,6 +18,8 @@ extern void* const resil_parts_stubs[][3];
 }
 
 namespace resil {
+
+constinit PartPlace part_place = {};
 
 namespace {
 
@@ -41,6 +44,7 @@ bool parts_begin(int part, int parts, const PartHooks& hooks) {
   if (backend->parts == nullptr || !backend->parts->split(part, parts, &comm)) return false;
   comm_register_part(comm, part);
   part_hooks = hooks;
+  part_place = {parts, part, runtime.size / parts};
   resil_parts_world = backend->comm_world();
   resil_parts_comm = comm;
   for (unsigned slot = 0; slot < 2 * kCallCount; ++slot) {
@@ -53,6 +57,10 @@ bool parts_begin(int part, int parts, const PartHooks& hooks) {
 }
 
 uint64_t part_comm() { return resil_parts_comm; }
+
+void parts_may_differ(const char* why) {
+  if (part_hooks.may_differ != nullptr) part_hooks.may_differ(why);
+}
 
 }  // namespace resil
 

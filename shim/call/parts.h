@@ -16,7 +16,20 @@ struct PartHooks {
   const char* (*file)(const char* name, bool removes, int mode);
   /// A call that cannot be carried out in parts. It need not return.
   void (*refuse)(const char* call);
+  /// From now on something may differ from part to part without a fault.
+  void (*may_differ)(const char* why);
 };
+
+/// This rank's place. No parts: all zero.
+struct PartPlace {
+  int parts, part, members;  ///< members: ranks of a part
+};
+extern PartPlace part_place;
+
+/// What MPI chooses is what it has chosen in the leading part: in calls of the program's own, not of callbacks. Set by
+/// who carries it (checksum/record/live.cpp).
+inline constinit bool choices_follow = false;
+void parts_may_differ(const char* why);
 
 /// Collective over the world, inside MPI_Init: makes the communicator of `part`, in the order of world ranks, and puts
 /// it in the world's place. False: MPI would not.

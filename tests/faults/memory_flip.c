@@ -5,6 +5,7 @@
 // a word that looks like a floating-point number of the program and flips a bit of it.
 //
 //   MEMORY_FLIP      "RANK:MESSAGE:SEED[:LOWEST_BIT:HIGHEST_BIT]"     bits 0 to 63, 63 is the sign
+//   MEMORY_FLIP_CALLS  set: collectives count as messages, too
 //   MEMORY_FLIP_LOG  file for one line of JSON: what was flipped, or that nothing was found
 //
 // A word is a candidate when it lies in the heap, in the program's own static data or in anonymous memory, is aligned,
@@ -26,7 +27,7 @@
 enum { kRegions = 512, kTries = 400000 };
 enum { kDelayMicroseconds = 3000 };
 
-static int wanted_rank = -1, lowest_bit, highest_bit = 63;
+static int wanted_rank = -1, lowest_bit, highest_bit = 63, counts_collectives;
 static uint64_t wanted_message, sent, seed;
 static struct {
   uint64_t low, high;
@@ -124,6 +125,7 @@ __attribute__((constructor)) static void configure(void) {
       sscanf(text, "%d:%" SCNu64 ":%" SCNu64 ":%d:%d", &wanted, &wanted_message, &seed, &lowest_bit, &highest_bit) < 3)
     return;
   if (wanted == atoi(rank)) wanted_rank = wanted;
+  counts_collectives = getenv("MEMORY_FLIP_CALLS") != NULL;
 }
 
 static void count_message(void) {
@@ -136,15 +138,19 @@ static void count_message(void) {
 }
 
 // Both layers: Fortran bindings call PMPI_ names.
-#define MESSAGE(name, parameters, arguments)             \
+#define COUNTED(name, if_counted, parameters, arguments) \
   int name parameters {                                  \
     static int(*next) parameters;                        \
     if (!next) *(void**)&next = dlsym(RTLD_NEXT, #name); \
-    count_message();                                     \
+    if (if_counted) count_message();                     \
     return next arguments;                               \
   }
-#define BOTH(name, parameters, arguments) \
-  MESSAGE(MPI_##name, parameters, arguments) MESSAGE(PMPI_##name, parameters, arguments)
+#define BOTH(name, parameters, arguments)       \
+  COUNTED(MPI_##name, 1, parameters, arguments) \
+  COUNTED(PMPI_##name, 1, parameters, arguments)
+#define COLLECTIVE(name, parameters, arguments)                  \
+  COUNTED(MPI_##name, counts_collectives, parameters, arguments) \
+  COUNTED(PMPI_##name, counts_collectives, parameters, arguments)
 
 BOTH(Send, (const void* b, int n, MPI_Datatype t, int d, int g, MPI_Comm c), (b, n, t, d, g, c))
 BOTH(Isend, (const void* b, int n, MPI_Datatype t, int d, int g, MPI_Comm c, MPI_Request* r), (b, n, t, d, g, c, r))
@@ -152,3 +158,10 @@ BOTH(Sendrecv,
      (const void* b, int n, MPI_Datatype t, int d, int g, void* rb, int rn, MPI_Datatype rt, int s, int rg, MPI_Comm c,
       MPI_Status* st),
      (b, n, t, d, g, rb, rn, rt, s, rg, c, st))
+COLLECTIVE(Allreduce, (const void* b, void* r, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c), (b, r, n, t, o, c))
+COLLECTIVE(Bcast, (void* b, int n, MPI_Datatype t, int d, MPI_Comm c), (b, n, t, d, c))
+COLLECTIVE(Allgatherv,
+           (const void* b, int n, MPI_Datatype t, void* r, const int* rn, const int* at, MPI_Datatype rt, MPI_Comm c),
+           (b, n, t, r, rn, at, rt, c))
+COLLECTIVE(Alltoall, (const void* b, int n, MPI_Datatype t, void* r, int rn, MPI_Datatype rt, MPI_Comm c),
+           (b, n, t, r, rn, rt, c))

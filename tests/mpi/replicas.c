@@ -3,9 +3,10 @@
 // What a program does with files, standard input and the rest of its surroundings, for replicas_test.py: run alone and
 // in parts, it prints the same and leaves the same files.
 //
-// replicas files|input|world|flip KIND|choice|port|fail     SLOW=N: part N of the job is late (parts are told by the
-// launcher's rank)
+// replicas files|input|world|flip KIND|choice|led TURNS|kinds WHAT|restless|strangers|port|fail     SLOW=N: part N of
+// the job is late (parts are told by the launcher's rank)
 
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -309,6 +311,212 @@ static void choice(void) {
   MPI_Bcast(&sum, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 }
 
+/* Late by up to 3 ms: in each part another rank, another time. */
+static void dawdle(int turn) {
+  const unsigned mixed = (unsigned)(job_rank() * 2654435761u + (unsigned)turn * 40503u) >> 7;
+  const struct timespec pause = {0, (long)(mixed % 4) * 1000000};
+  nanosleep(&pause, NULL);
+}
+
+static double together; /* depends on the order in which it all came */
+static void take(int from, double value) { together = together * 1.25 + from * 0.375 + value; }
+
+/* Rank 0 takes a message of each other rank, in all ways in which MPI chooses. What it has taken goes to everybody, so
+   that a part that has chosen otherwise is seen. */
+static void any_receive(int way) {
+  enum { kMost = 16 };
+  double values[kMost];
+  MPI_Request requests[kMost];
+  MPI_Status status, statuses[kMost];
+  MPI_Message message;
+  int index, count, flag, indices[kMost], left = size - 1;
+  if (rank != 0) {
+    double mine = rank + way;
+    dawdle(way);
+    MPI_Send(&mine, 1, MPI_DOUBLE, 0, way, MPI_COMM_WORLD);
+    return;
+  }
+  for (int i = 0; i < left; ++i) requests[i] = MPI_REQUEST_NULL;
+  const int posts = way == 1 || way == 2 || way == 3 || way == 4 || way == 5;
+  for (int i = 0; posts && i < left; ++i)
+    MPI_Irecv(&values[i], 1, MPI_DOUBLE, way == 5 ? i + 1 : MPI_ANY_SOURCE, way, MPI_COMM_WORLD, &requests[i]);
+  if (way == 6 || way == 7)
+    for (int i = 0; i < left; ++i)
+      MPI_Recv_init(&values[i], 1, MPI_DOUBLE, MPI_ANY_SOURCE, way, MPI_COMM_WORLD, &requests[i]);
+  if (way == 6) MPI_Startall(left, requests);
+  for (int i = 0; way == 7 && i < left; ++i) MPI_Start(&requests[i]);
+  switch (way) {
+    case 0: /* one after the other */
+      for (int i = 0; i < left; ++i) {
+        MPI_Recv(&values[0], 1, MPI_DOUBLE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+        take(status.MPI_SOURCE, values[0]);
+      }
+      break;
+    case 1:
+    case 5:
+    case 7:
+      for (int i = 0; i < left; ++i) {
+        MPI_Waitany(left, requests, &index, &status);
+        take(status.MPI_SOURCE + 8 * index, values[index]);
+      }
+      break;
+    case 2:
+      while (left > 0) {
+        MPI_Waitsome(size - 1, requests, &count, indices, statuses);
+        for (int k = 0; k < count; ++k) take(statuses[k].MPI_SOURCE, values[indices[k]]);
+        left -= count;
+      }
+      break;
+    case 3: /* and how often it looked in vain */
+      for (int looks = 0; left > 0; ++looks) {
+        MPI_Testany(size - 1, requests, &index, &flag, MPI_STATUS_IGNORE);
+        if (flag && index != MPI_UNDEFINED) take(index + looks, values[index]), --left;
+      }
+      break;
+    case 4:
+      for (int looks = 0; left > 0; ++looks) {
+        MPI_Testsome(size - 1, requests, &count, indices, statuses);
+        for (int k = 0; k < count; ++k) take(statuses[k].MPI_SOURCE + looks, values[indices[k]]), --left;
+      }
+      break;
+    case 6:
+      for (int looks = 1, done = 0; !done; ++looks) {
+        MPI_Testall(left, requests, &done, statuses);
+        for (int i = 0; done && i < left; ++i) take(statuses[i].MPI_SOURCE + looks, values[i]);
+      }
+      break;
+    case 8:
+      for (; left > 0; --left) {
+        MPI_Probe(MPI_ANY_SOURCE, way, MPI_COMM_WORLD, &status);
+        MPI_Recv(&values[0], 1, MPI_DOUBLE, status.MPI_SOURCE, way, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        take(status.MPI_SOURCE, values[0]);
+      }
+      break;
+    case 9:
+      for (int looks = 0; left > 0; ++looks) {
+        MPI_Iprobe(MPI_ANY_SOURCE, way, MPI_COMM_WORLD, &flag, &status);
+        if (!flag) continue;
+        MPI_Recv(&values[0], 1, MPI_DOUBLE, status.MPI_SOURCE, way, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        take(status.MPI_SOURCE + looks, values[0]);
+        --left;
+      }
+      break;
+    case 10:
+      for (; left > 0; --left) {
+        MPI_Mprobe(MPI_ANY_SOURCE, way, MPI_COMM_WORLD, &message, &status);
+        MPI_Mrecv(&values[0], 1, MPI_DOUBLE, &message, MPI_STATUS_IGNORE);
+        take(status.MPI_SOURCE, values[0]);
+      }
+      break;
+    case 11:
+      for (int looks = 0; left > 0; ++looks) {
+        MPI_Improbe(MPI_ANY_SOURCE, way, MPI_COMM_WORLD, &flag, &message, &status);
+        if (!flag) continue;
+        MPI_Imrecv(&values[0], 1, MPI_DOUBLE, &message, &requests[0]);
+        MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+        take(status.MPI_SOURCE + looks, values[0]);
+        --left;
+      }
+      break;
+    case 12: /* each one's Test */
+      for (int i = 0; i < left; ++i) {
+        MPI_Irecv(&values[i], 1, MPI_DOUBLE, MPI_ANY_SOURCE, way, MPI_COMM_WORLD, &requests[i]);
+        for (int looks = 0, done = 0; !done; ++looks) {
+          MPI_Request_get_status(requests[i], &flag, &status);
+          if (flag) MPI_Test(&requests[i], &done, &status), take(status.MPI_SOURCE + looks, values[i]);
+        }
+      }
+      break;
+    case 13:
+      for (int i = 0; i < left; ++i) {
+        double mine = 1, other = 0;
+        MPI_Sendrecv(&mine, 1, MPI_DOUBLE, 0, 99, &other, 1, MPI_DOUBLE, 0, MPI_ANY_TAG, MPI_COMM_SELF, &status);
+        MPI_Recv(&values[0], 1, MPI_DOUBLE, MPI_ANY_SOURCE, way, MPI_COMM_WORLD, &status);
+        take(status.MPI_SOURCE, values[0] + other);
+      }
+      break;
+    default: break;
+  }
+  for (int i = 0; i < size - 1; ++i)
+    if (requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&requests[i]);
+}
+
+static unsigned random_word(int turn) {
+  unsigned word = 0;
+  if (turn % 3 == 0 && getentropy(&word, sizeof(word)) != 0) abort();
+  if (turn % 3 == 1) {
+    const int device = open("/dev/urandom", O_RDONLY);
+    if (read(device, &word, sizeof(word)) != sizeof(word)) abort();
+    close(device);
+  }
+  if (turn % 3 == 2) {
+    FILE* device = fopen("/dev/urandom", "r");
+    if (fread(&word, sizeof(word), 1, device) != 1) abort();
+    fclose(device);
+  }
+  return word;
+}
+
+static void led(int turns) {
+  const char* flips = getenv("FLIP");
+  for (int turn = 0; turn < turns; ++turn) {
+    for (int way = 0; way < 14; ++way) {
+      any_receive(way);
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+    if (flips != NULL && atoi(flips) == job_rank() && turn == turns - 1) ((unsigned char*)&together)[4] ^= 4;
+    double sent[2] = {together, random_word(turn)};
+    MPI_Bcast(sent, 2, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    if (rank == 0) say("%d: %s\n", turn, together != 0 ? "taken" : "nothing");
+  }
+}
+
+/* Data by persistent requests, nonblocking and persistent collectives. `what`: where FLIP's rank has a bit flipped. */
+static void kinds(const char* what) {
+  double out[8], in[8], all[8], big[8 * 64];
+  MPI_Request requests[2], sum;
+  const char* flips = getenv("FLIP");
+  const int here = flips != NULL && atoi(flips) == job_rank();
+  const int right = (rank + 1) % size, left = (rank + size - 1) % size;
+  for (int i = 0; i < 8; ++i) out[i] = rank + i;
+  MPI_Send_init(out, 8, MPI_DOUBLE, right, 3, MPI_COMM_WORLD, &requests[0]);
+  MPI_Recv_init(in, 8, MPI_DOUBLE, left, 3, MPI_COMM_WORLD, &requests[1]);
+  for (int step = 0; step < 6; ++step) {
+    const int now = here && step == 3;
+    if (now && strcmp(what, "start") == 0) ((unsigned char*)&out[5])[3] ^= 4;
+    MPI_Startall(2, requests);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    if (now && strcmp(what, "ireduce") == 0) ((unsigned char*)&in[5])[3] ^= 4;
+    MPI_Iallreduce(in, all, 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &sum);
+    MPI_Wait(&sum, MPI_STATUS_IGNORE);
+    MPI_Iallgather(all, 8, MPI_DOUBLE, big, 8, MPI_DOUBLE, MPI_COMM_WORLD, &sum);
+    MPI_Wait(&sum, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 8; ++i) out[i] = all[i] * 0.5 + big[i];
+  }
+  MPI_Request_free(&requests[0]);
+  MPI_Request_free(&requests[1]);
+}
+
+/* The first word of a part differs, and all that follow: a program whose result is another one each time. */
+static void restless(void) {
+  double value = 0, sum = 0;
+  struct timespec now;
+  for (int step = 0; step < 600; ++step) {
+    if (step == 0) syscall(SYS_clock_gettime, CLOCK_REALTIME, &now); /* without libc: nobody sees it */
+    value = value * 0.5 + (double)now.tv_nsec + rank;
+    MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    value = sum / size;
+  }
+}
+
+/* Rank 0 is sent something by whom its part likes: the leading one's choice does not come in the others. */
+static void strangers(void) {
+  double value = 1;
+  const int from = 1 + job_rank() / size % (size - 1);
+  if (rank == from) MPI_Send(&value, 1, MPI_DOUBLE, 0, 4, MPI_COMM_WORLD);
+  if (rank == 0) MPI_Recv(&value, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 int main(int argc, char** argv) {
   const char* scene = argc > 1 ? argv[1] : "";
   MPI_Init(&argc, &argv);
@@ -324,6 +532,14 @@ int main(int argc, char** argv) {
     flip(argv[2]);
   } else if (strcmp(scene, "choice") == 0) {
     choice();
+  } else if (strcmp(scene, "led") == 0) {
+    led(atoi(argv[2]));
+  } else if (strcmp(scene, "kinds") == 0) {
+    kinds(argv[2]);
+  } else if (strcmp(scene, "restless") == 0) {
+    restless();
+  } else if (strcmp(scene, "strangers") == 0) {
+    strangers();
   } else if (strcmp(scene, "port") == 0) {
     char port[MPI_MAX_PORT_NAME];
     MPI_Comm with;

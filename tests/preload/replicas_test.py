@@ -168,10 +168,87 @@ def check_clean():
     assert not os.path.exists(os.path.join(result.directory, "replicas-may-differ"))
 
 
+def choices_of(result):
+    return {rank: report["choices"] for rank, report in reports.load(result.directory).items()}
+
+
+def check_led(parts):
+    """Parts whose ranks are late in other ways choose the same: messages, requests, how often nothing was found, random numbers."""
+    turns = 3
+    result = program(f"led {turns}", parts=parts, ranks=4)
+    assert result.returncode == 0 and result.stdout.count(b"taken") == turns, result.text()
+    assert not os.path.exists(os.path.join(result.directory, "replicas-may-differ")), result.text()
+    for rank, report in reports.load(result.directory).items():
+        of = report["replicas"]
+        assert not report["findings"] and not of["left_out"], report
+        assert rank >= 4 or of["compared"] == of["words"] > 10, of
+    chosen = choices_of(result)
+    for rank in range(4, 4 * parts):
+        leader, follower = chosen[rank % 4], chosen[rank]
+        assert "lost" not in follower and follower["failing_polls"] == leader["failing_polls"], chosen
+        assert follower["matches"] == leader["matches"], chosen
+    assert chosen[0]["told"] > 20 * turns and chosen[0]["failing_polls"] > 0 and chosen[0]["matches"] == 21 * turns, chosen[0]
+
+
+def check_led_flip():
+    """Where choices follow, what differs is a rank's fault."""
+    result = program("led 2", parts=3, ranks=3, env={"FLIP": "3", "RESIL_ON_MISMATCH": "log"})
+    assert result.returncode == 0, result.text()
+    found = [one for report in reports.load(result.directory).values() for one in report["findings"]]
+    assert len(found) == 1 and found[0]["confidence"] == "verified" and found[0]["culprit_ranks"] == [3], found
+
+
+def check_kinds(what):
+    """Data of requests of all kinds has words: a flip there is found where it is given."""
+    clean = program("kinds none", parts=2)
+    for rank, report in reports.load(clean.directory).items():
+        assert not report["findings"] and (rank > 1 or report["replicas"]["words"] >= 6 * 6), report
+    assert not os.path.exists(os.path.join(clean.directory, "replicas-may-differ"))
+    result = program(f"kinds {what}", parts=3, env={"FLIP": "2", "RESIL_ON_MISMATCH": "log"})
+    found = [one for report in reports.load(result.directory).values() for one in report["findings"]]
+    assert len(found) == 1 and found[0]["confidence"] == "verified" and found[0]["culprit_ranks"] == [2], (result.text(), found)
+    assert {"start": "MPI_Send_init", "ireduce": "MPI_Iallreduce"}[what] in found[0]["message"], found
+
+
+POOL = ("recv", "probe", "iprobe", "mprobe", "improbe", "waitany", "testany", "waitsome", "testsome", "each", "any-waitany", "any-testsome",
+        "any-each", "persistent-waitany", "persistent-testany", "persistent-waitsome")
+
+
+def check_pool():
+    """Workers whose answers depend on the order in which rank 0 takes them: the followers take the leader's."""
+    ranks = {"openmpi": 3, "mpich": 2}[MPI]  # MPICH 4.0.2 itself loses messages with more
+    result = jobs.run(MPI, 2 * ranks, [os.path.join(BUILD, f"replay.{MPI}"), ",".join(POOL), "12"], env={"RESIL_REPLICAS": "2"},
+                      timeout=120)
+    assert result.returncode == 0 and len(result.stdout.splitlines()) == len(POOL), result.text()
+    for rank, report in reports.load(result.directory).items():
+        assert not report["findings"] and "lost" not in report["choices"] and not report["replicas"]["left_out"], report
+        assert rank >= ranks or report["replicas"]["compared"] == report["replicas"]["words"], report["replicas"]
+    assert not os.path.exists(os.path.join(result.directory, "replicas-may-differ"))
+    assert choices_of(result)[ranks]["forced"] > 12 * len(POOL), choices_of(result)
+
+
+def check_restless():
+    """A program that is not deterministic: one finding, however many words differ."""
+    result = program("restless", parts=2, env={"RESIL_ON_MISMATCH": "log"})
+    assert result.returncode == 0, result.text()
+    loaded = reports.load(result.directory)
+    found = [one for report in loaded.values() for one in report["findings"]]
+    assert len(found) == 1 and found[0]["kind"] == "parts_differ" and "MPI_Allreduce" in found[0]["message"], found
+    assert result.stderr.count(b"parts_differ") == 1, result.text()
+    assert max(report["replicas"].get("differing", 0) for report in loaded.values()) == 1, loaded
+
+
+def check_strangers():
+    """A message that came in the leading part only is not waited for without end."""
+    result = program("strangers", parts=2, ranks=3, env={"RESIL_REPLICAS_SECONDS": "0.5", "RESIL_ON_MISMATCH": "log"})
+    assert result.returncode == 0 and not result.timed_out, result.text()
+    assert "do not come here" in choices_of(result)[3]["lost"], choices_of(result)
+
+
 def check_choices():
     """What comes apart by MPI's choice alone is suspected, and ends no job."""
     for _ in range(5):  # on a crowded machine a message may be later than a pause of 0.3 s, and both parts choose alike
-        result = program("choice", parts=2, ranks=3)
+        result = program("choice", parts=2, ranks=3, env={"RESIL_REPLICAS_FOLLOW": "clocks"})
         assert result.returncode == 0, result.text()
         found = [one for report in reports.load(result.directory).values() for one in report["findings"]]
         if found:
@@ -198,6 +275,10 @@ def main(build, mpi, *names):
                ("files, three parts", lambda: check_files(3, 2)), ("the world, two parts", lambda: check_world(2, 2)),
                ("the world, three parts of one rank", lambda: check_world(3, 1)), ("standard input", check_input),
                ("what is refused", check_refused), ("nodes", check_nodes), ("clean", check_clean), ("choices", check_choices),
+               ("choices that follow, two parts", lambda: check_led(2)), ("choices that follow, three parts", Long(lambda: check_led(3))),
+               ("choices that follow, a flip", check_led_flip), ("a message of the leading part's alone", check_strangers),
+               ("not deterministic", check_restless), ("a pool of workers", check_pool),
+               *((f"requests of all kinds, {what}", lambda what=what: check_kinds(what)) for what in ("start", "ireduce")),
                *((f"flips, {kind}, {parts} parts", lambda kind=kind, parts=parts: check_flips(parts, kind))
                  for kind in ("send", "isend", "reduce") for parts in (2, 3)), ("one part fails", check_one_part_fails)]
     return run_checks(checks)
