@@ -2,6 +2,8 @@
 """Kept results: FOLDER/results/CELL.json says of each test how it ended, with which library, when, and how long it took.
 
 Touches that folder only."""
+import copy
+import fcntl
 import json
 import os
 import re
@@ -30,19 +32,29 @@ class Kept:
 
     def __init__(self, folder, cell):
         self.path = os.path.join(folder, "results", f"{cell}.json")
-        self.tests, self.facts = {}, {}
+        self.tests, self.facts = self._told()
+        self._read = copy.deepcopy((self.tests, self.facts))
+
+    def _told(self):
         try:
             with open(self.path, encoding="utf-8") as file:
                 told = json.load(file)
-            self.tests, self.facts = (dict(told.get(name, {})) for name in LISTS)
+            return [dict(told.get(name, {})) for name in LISTS]
         except (OSError, ValueError, AttributeError, TypeError):
-            pass  # nothing was kept, or it cannot be read: it is run again
+            return [{}, {}]  # nothing was kept, or it cannot be read: it is run again
 
     def save(self):
+        """What is new here; what another command has kept since then stays."""
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        with open(self.path + ".new", "w", encoding="utf-8") as file:
-            json.dump({name: getattr(self, name) for name in LISTS}, file, indent=1, sort_keys=True)
-        os.replace(self.path + ".new", self.path)
+        with open(self.path + ".lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            told = self._told()
+            for mine, read, kept in zip((self.tests, self.facts), self._read, told):
+                kept.update({name: value for name, value in mine.items() if read.get(name) != value})
+            with open(self.path + ".new", "w", encoding="utf-8") as file:
+                json.dump(dict(zip(LISTS, told)), file, indent=1, sort_keys=True)
+            os.replace(self.path + ".new", self.path)
+        self._read = copy.deepcopy((self.tests, self.facts))
 
     def note(self, test, result, seconds, library, why=""):
         self.tests[test] = {"result": result, "seconds": round(seconds, 1), "library": library, "date": today(), "why": why}

@@ -54,6 +54,21 @@ class Matrix(unittest.TestCase):
         kept.save()
         return kept
 
+    def test_two_commands_keep_results_of_one_cell(self):
+        one, other = (self.matrix.results.Kept(self.roots, "trixie-openmpi") for _ in range(2))
+        one.note("hangs", "OK", 1, "x")
+        one.save()
+        other.note("dumps", "FAIL", 1, "x")
+        other.facts["across"] = {"digests": {}}
+        other.save()
+        one.note("api", "OK", 1, "x")
+        other.facts["across"]["digests"]["order 2"] = {}
+        other.save()
+        one.save()
+        kept = self.matrix.results.Kept(self.roots, "trixie-openmpi")
+        self.assertEqual({name: told["result"] for name, told in kept.tests.items()}, {"hangs": "OK", "dumps": "FAIL", "api": "OK"})
+        self.assertEqual(kept.facts, {"across": {"digests": {"order 2": {}}}})
+
     def test_list(self):
         with mock.patch.object(self.matrix.roots, "host_release", return_value="sid"):
             status, text = self.call("list")
