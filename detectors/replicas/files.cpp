@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -362,6 +363,26 @@ Word fclose_stand_in(Word file) {
   return static_cast<int>(call(row, file));
 }
 
+// --- The name of the host -------------------------------------------------------------------------------------------
+
+const char* host_told;  // null: the truth
+
+template <unsigned row>
+Word gethostname_stand_in(char* name, size_t room) {
+  if (host_told == nullptr) return static_cast<int>(call(row, name, room));
+  const size_t bytes = strlen(host_told) + 1;
+  memcpy(name, host_told, bytes < room ? bytes : room);
+  if (bytes <= room) return 0;
+  errno = ENAMETOOLONG;
+  return -1;
+}
+template <unsigned row>
+Word uname_stand_in(utsname* name) {
+  const Word result = static_cast<int>(call(row, name));
+  if (result == 0 && host_told != nullptr) strncpy(name->nodename, host_told, sizeof(name->nodename) - 1);
+  return result;
+}
+
 struct Row {
   const char* name;
   void* instead;
@@ -454,6 +475,8 @@ const Row kRows[] = {
     ROW("getc", fgetc_stand_in),
     ROW("close", close_stand_in),
     ROW("fclose", fclose_stand_in),
+    ROW("gethostname", gethostname_stand_in),
+    ROW("uname", uname_stand_in),
     ROW("getpid", noticed_stand_in),
     ROW("gettid", noticed_stand_in),
 };
@@ -486,6 +509,8 @@ void files_scan(bool part_leads, bool of_mpi) {
     if (reals[row] == nullptr) reals[row] = dlsym(RTLD_DEFAULT, kRows[row].name);
   slots.scan(of_mpi, look_at_slot, nullptr);
 }
+
+void files_host(const char* name) { host_told = name; }
 
 void files_look_again() {
   if (gpu::loads::count() != loads_seen.load(std::memory_order_relaxed)) [[unlikely]]

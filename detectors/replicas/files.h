@@ -10,6 +10,8 @@ namespace resil::replicas {
 void files_scan(bool part_leads, bool of_mpi);
 /// Looks at objects that the program has loaded since.
 void files_look_again();
+/// What gethostname and uname say from now on.
+void files_host(const char* name);
 /// For MPI_File_open and MPI_File_delete (PartHooks::file).
 const char* file_of_mpi(const char* name, bool removes, int mode);
 

@@ -44,8 +44,8 @@ constexpr ConfigEntry kConfig[] = {
     {"RESIL_REPLICAS", ConfigType::kInteger, "1..3", "1",
      "runs the program in that many parts of the job at once, each on its share of the ranks (docs/REPLICAS.md)"},
     {"RESIL_REPLICAS_FOLLOW", ConfigType::kChoice, "none|clocks|all", "all",
-     "what is in each part what it was in the leading one: nothing, clocks, or also random numbers and what MPI "
-     "chooses (messages from any source, polls)"},
+     "what is in each part what it was in the leading one: nothing, clocks, or also random numbers, names of hosts and "
+     "what MPI chooses (messages from any source, polls)"},
     {"RESIL_REPLICAS_SECONDS", ConfigType::kReal, "0.1..1000000", "60",
      "how long a part waits for what the leading one was told or chose, and for messages that came there"},
 };
@@ -57,6 +57,7 @@ bool begun, comparing;
 struct About {
   uint64_t program, arguments, host;
   char name[64];
+  char node[65], processor[191];  ///< as the program is told: by the system, by MPI
 };
 
 About* hosts;  // of all ranks
@@ -94,6 +95,8 @@ About about_this_rank() {
   if (const int64_t node = config_integer("RESIL_NODE_RANKS"); node > 0)  // tests: several nodes on one machine
     place.host = hash_combine(place.host, static_cast<uint64_t>(runtime.rank / node));
   snprintf(place.name, sizeof(place.name), "%s", runtime.host);
+  if (gethostname(place.node, sizeof(place.node) - 1) != 0) place.node[0] = 0;
+  if (!backend->parts->processor_name(place.processor, sizeof(place.processor))) place.processor[0] = 0;
   return place;
 }
 
@@ -169,6 +172,22 @@ void tell_environment() {
   }
 }
 
+/// Programs send names of hosts, and group ranks by them: each part is told those of the leading one. Not where parts
+/// lie on nodes in other ways: equal names must mean one node.
+bool names_follow() {
+  return part != 0 && !unlike && config_integer("RESIL_REPLICAS_FOLLOW") > 1 && hosts[runtime.rank].node[0] != 0 &&
+         hosts[runtime.rank % members].node[0] != 0;
+}
+
+/// The same in variables that hold the node's name.
+void tell_host(const About& own, const About& leader) {
+  files_host(leader.node);
+  constexpr const char* kVariables[] = {"HOSTNAME", "SLURMD_NODENAME"};
+  for (const char* name : kVariables)
+    if (const char* value = getenv(name); value != nullptr && strcmp(value, own.node) == 0)
+      setenv(name, leader.node, 1);
+}
+
 char last_words[1300];  // of a follower: where its standard error goes
 
 /// Followers print nothing. What one says on standard error stays in a file until its end, for the case that it alone
@@ -219,7 +238,14 @@ void after_init() {
   compare_places();
   if (!mailbox::agree(runtime.directory[0] != 0 && paths_begin(runtime.directory, part))) stop(text::no_directory);
   tell_environment();
-  if (!parts_begin(part, parts, {.file = file_of_mpi, .refuse = refuse, .may_differ = may_differ}))
+  const About& leader = hosts[runtime.rank % members];
+  const bool names = names_follow();
+  if (names) tell_host(hosts[runtime.rank], leader);
+  if (!parts_begin(part, parts,
+                   {.file = file_of_mpi,
+                    .refuse = refuse,
+                    .may_differ = may_differ,
+                    .processor = names && leader.processor[0] != 0 ? leader.processor : nullptr}))
     stop(text::no_split);
   files_scan(part == 0, true);
   if (part != 0) silence();

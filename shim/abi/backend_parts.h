@@ -3,6 +3,7 @@
 // What parts of the job (shim/call/parts.h) need of one MPI ABI.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace resil {
@@ -14,6 +15,11 @@ struct PartFunctions {
   /// In place of MPI_Comm_get_attr and MPI_Attr_get: the part's attribute, else the world's.
   void* get_attribute;
   void (*set_world_handler)(uint64_t errhandler);
+  /// Of this rank, as MPI says it. False: MPI would not, or it is longer.
+  bool (*processor_name)(char* name, size_t room);
+  /// In place of MPI_Get_processor_name, once a name has been set: it says that.
+  void* get_processor_name;
+  void (*set_processor_name)(const char* name);
   /// Does an MPI_File_open with this mode write? Create? Must the file be new?
   void (*file_mode)(int mode, bool* writes, bool* creates, bool* exclusive);
 };

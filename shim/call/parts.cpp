@@ -47,8 +47,11 @@ bool parts_begin(int part, int parts, const PartHooks& hooks) {
   part_place = {parts, part, runtime.size / parts};
   resil_parts_world = backend->comm_world();
   resil_parts_comm = comm;
+  if (hooks.processor != nullptr) backend->parts->set_processor_name(hooks.processor);
   for (unsigned slot = 0; slot < 2 * kCallCount; ++slot) {
     const auto id = static_cast<CallId>(slot % kCallCount);
+    if (id == CallId::kMPI_Get_processor_name && hooks.processor != nullptr)
+      put(slot, backend->parts->get_processor_name);
     if (id == CallId::kMPI_Comm_get_attr || id == CallId::kMPI_Attr_get) put(slot, backend->parts->get_attribute);
     else if (void* first = resil_parts_stubs[slot][2]) put(slot, first);
     else if (void* stub = stub_of(slot)) put(slot, stub);

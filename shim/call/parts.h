@@ -18,6 +18,8 @@ struct PartHooks {
   void (*refuse)(const char* call);
   /// From now on something may differ from part to part without a fault.
   void (*may_differ)(const char* why);
+  /// What MPI_Get_processor_name says; null: the truth.
+  const char* processor;
 };
 
 /// This rank's place. No parts: all zero.

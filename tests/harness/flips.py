@@ -92,8 +92,10 @@ def espresso():
     return program
 
 
-def programs(mpi):
+def programs(mpi, small=False):
     """By the names that scripts/campaign knows."""
+    if small:
+        return {"lammps": lambda: lammps(40), "cg": lambda: cg(mpi, 60, 60), "sph": lambda: sph(mpi, 150, 10), "espresso": espresso}
     return {"lammps": lammps, "cg": lambda: cg(mpi), "sph": lambda: sph(mpi), "espresso": espresso}
 
 

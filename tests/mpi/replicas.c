@@ -3,8 +3,8 @@
 // What a program does with files, standard input and the rest of its surroundings, for replicas_test.py: run alone and
 // in parts, it prints the same and leaves the same files.
 //
-// replicas files|input|world|flip KIND|choice|led TURNS|kinds WHAT|restless|strangers|port|fail     SLOW=N: part N of
-// the job is late (parts are told by the launcher's rank)
+// replicas files|input|world|flip KIND|choice|led TURNS|kinds WHAT|names|restless|strangers|port|fail     SLOW=N: part
+// N of the job is late (parts are told by the launcher's rank)
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -517,6 +518,17 @@ static void strangers(void) {
   if (rank == 0) MPI_Recv(&value, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+/* Who runs where, as rank 0 would print it. */
+static void names(void) {
+  char processor[MPI_MAX_PROCESSOR_NAME] = "", host[64] = "";
+  struct utsname system;
+  int length;
+  MPI_Get_processor_name(processor, &length);
+  gethostname(host, sizeof(host));
+  uname(&system);
+  say("rank %d: %s %d %s %s\n", rank, processor, length == (int)strlen(processor), host, system.nodename);
+}
+
 int main(int argc, char** argv) {
   const char* scene = argc > 1 ? argv[1] : "";
   MPI_Init(&argc, &argv);
@@ -536,6 +548,8 @@ int main(int argc, char** argv) {
     led(atoi(argv[2]));
   } else if (strcmp(scene, "kinds") == 0) {
     kinds(argv[2]);
+  } else if (strcmp(scene, "names") == 0) {
+    names();
   } else if (strcmp(scene, "restless") == 0) {
     restless();
   } else if (strcmp(scene, "strangers") == 0) {

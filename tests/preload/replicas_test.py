@@ -7,6 +7,7 @@ Usage: replicas_test.py BUILD openmpi|mpich PROGRAM…      (BUILD holds PROGRAM
 """
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -238,6 +239,22 @@ def check_restless():
     assert max(report["replicas"].get("differing", 0) for report in loaded.values()) == 1, loaded
 
 
+def check_names():
+    """On two hosts, one for each part: the second part is told the names of the first one's."""
+    if subprocess.run(["unshare", "--uts", "hostname", "host-0"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        raise LeftOut("no names of hosts of its own are permitted here")
+    wrapper = "r=${PMIX_RANK:-$PMI_RANK}; exec unshare --uts sh -c 'hostname host-$0; exec \"$@\"' $((r / 2)) \"$@\""
+    command = ["sh", "-c", wrapper, "sh", os.path.join(BUILD, f"replicas.{MPI}"), "names"]
+    result = jobs.run(MPI, 4, command, env={"RESIL_REPLICAS": "2"}, timeout=60)
+    lines_said = result.stdout.decode().splitlines()
+    assert result.returncode == 0 and len(lines_said) == 2, result.text()
+    assert all(line.endswith("host-0 1 host-0 host-0") for line in lines_said), result.text()
+    hosts = {report["host"] for report in reports.load(result.directory).values()}
+    assert hosts == {"host-0", "host-1"}, hosts
+    result = jobs.run(MPI, 4, command, env={"RESIL_REPLICAS": "2", "RESIL_REPLICAS_FOLLOW": "clocks", "RESIL_ON_MISMATCH": "log"}, timeout=60)
+    assert [one for report in reports.load(result.directory).values() for one in report["findings"]], "names that differ make no difference"
+
+
 def check_strangers():
     """A message that came in the leading part only is not waited for without end."""
     result = program("strangers", parts=2, ranks=3, env={"RESIL_REPLICAS_SECONDS": "0.5", "RESIL_ON_MISMATCH": "log"})
@@ -277,7 +294,7 @@ def main(build, mpi, *names):
                ("what is refused", check_refused), ("nodes", check_nodes), ("clean", check_clean), ("choices", check_choices),
                ("choices that follow, two parts", lambda: check_led(2)), ("choices that follow, three parts", Long(lambda: check_led(3))),
                ("choices that follow, a flip", check_led_flip), ("a message of the leading part's alone", check_strangers),
-               ("not deterministic", check_restless), ("a pool of workers", check_pool),
+               ("names of hosts", check_names), ("not deterministic", check_restless), ("a pool of workers", check_pool),
                *((f"requests of all kinds, {what}", lambda what=what: check_kinds(what)) for what in ("start", "ireduce")),
                *((f"flips, {kind}, {parts} parts", lambda kind=kind, parts=parts: check_flips(parts, kind))
                  for kind in ("send", "isend", "reduce") for parts in (2, 3)), ("one part fails", check_one_part_fails)]
