@@ -54,7 +54,7 @@ void list_one(UnmatchedList& list, const Balance& balance, uint64_t messages) {
   list.total += messages;
   if (list.listed < kMostUnmatched)
     list.entries[list.listed++] = {balance.source, balance.destination, balance.tag >= 0 ? balance.tag : -1,
-                                   messages,       balance.comm,        ""};
+                                   messages,       balance.comm,        {}};
 }
 
 bool judge_messages(const void* frame, const UnmatchedHeader& header, Verdict& verdict, UnmatchedList& list) {
