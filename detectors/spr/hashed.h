@@ -28,13 +28,13 @@ struct Word {
 class Hashed {
  public:
   struct Partner {
-    int rank;  ///< world rank
+    int rank = 0;  ///< world rank
     Buffer<Word> out;
-    size_t words;
-    bool we_finished, they_finished;  ///< both: no more rounds
+    size_t words = 0;
+    bool we_finished = false, they_finished = false;  ///< both: no more rounds
     // Of whoever carries the words.
-    bool closed;
-    uint64_t size, coming;
+    bool closed = false;
+    uint64_t size = 0, coming = 0;
     Buffer<Word> received;
   };
 
@@ -86,7 +86,7 @@ class Hashed {
   Buffer<uint8_t> border_;  ///< local particles with neighbours of other ranks
   int64_t undecided_ = 0;
   static constexpr uint32_t kMostPartners = 1024;
-  Partner partners_[kMostPartners] = {};
+  Partner partners_[kMostPartners];
   uint32_t partner_count_ = 0;
 };
 
