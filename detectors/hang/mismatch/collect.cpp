@@ -69,6 +69,56 @@ uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count
   return found;
 }
 
+/// The first number of calls after which two histories differ: both claims.
+bool first_disagreement(const Tree& tree, uint16_t claims[2]) {
+  for (uint32_t i = 1; i < tree.count; ++i) {
+    claims[0] = tree.order[i - 1], claims[1] = tree.order[i];
+    if (tree.claims[claims[0]].n == tree.claims[claims[1]].n) return true;
+  }
+  return false;
+}
+
+bool is_at_or_above(const Tree& tree, uint16_t claim, uint16_t lower) {
+  while (claim != kNoClaim && claim != lower) claim = tree.claims[claim].parent;
+  return claim != kNoClaim;
+}
+
+/// Calls that both histories are known to have in common.
+uint64_t agreed_below(const Tree& tree, uint16_t one, uint16_t other) {
+  for (uint16_t claim = tree.claims[one].parent; claim != kNoClaim; claim = tree.claims[claim].parent)
+    if (is_at_or_above(tree, other, claim)) return tree.claims[claim].n;
+  return 0;
+}
+
+/// Where ranks of this node have both gone on past the call in which they part, their histories know no more than check
+/// points around it: the call itself, and those after it, out of their flight records.
+void name_difference(Mismatch& mismatch, const Watched* watched, const Entry* entries, uint32_t count) {
+  Tree& tree = *mismatch.tree;
+  tree_make_room(tree, 2 * kMaxEarlier);
+  tree_sort(tree);
+  uint16_t claims[2];
+  if (!first_disagreement(tree, claims)) return;
+  const uint64_t before = tree.claims[claims[0]].n, after = agreed_below(tree, claims[0], claims[1]);
+  const bool named = tree.claims[claims[0]].signature != 0 && tree.claims[claims[1]].signature != 0;
+  if (before == after + 1 && named) return;
+  HistoryRead reads[2];
+  Side sides[2] = {};
+  for (uint32_t i = 0; i < count; ++i) {
+    const Watched& rank = watched[entries[i].watched];
+    if (rank.rank < 0 || static_cast<uint32_t>(rank.rank) >= tree.world) continue;
+    const uint16_t at = tree.position[rank.rank];
+    for (uint32_t k = 0; k < 2; ++k)
+      if (sides[k].rank == nullptr && entries[i].state != 0 && is_at_or_above(tree, at, claims[k]) &&
+          read_history(rank.section->histories[entries[i].history], &reads[k]) == ReadResult::kRead &&
+          reads[k].comm == tree.comm)
+        sides[k] = {&rank, entries[i].history, &reads[k]};
+  }
+  if (sides[0].rank == nullptr || sides[1].rank == nullptr) return;
+  const uint64_t first = first_difference(sides[0], sides[1], after, before, mismatch.hashes);
+  if (first == 0) return;
+  for (const Side& side : sides) add_earlier(tree, *side.rank, side.index, *side.read, first);
+}
+
 /// The tree of one communicator's entries. False: nothing could be read.
 bool grow(Mismatch& mismatch, const Watched* watched, Entry* entries, uint32_t count) {
   Tree& tree = *mismatch.tree;
@@ -99,6 +149,7 @@ bool grow(Mismatch& mismatch, const Watched* watched, Entry* entries, uint32_t c
     if (tree.count != before)  // it had something to say that nobody had said
       add_sites(tree, rank, entries[i].history, read);
   }
+  if ((tree.flags & kTreeBroken) == 0) name_difference(mismatch, watched, entries, count);
   return tree.count != 0;
 }
 

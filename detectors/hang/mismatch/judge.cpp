@@ -164,7 +164,7 @@ Difference find_difference(const Tree& tree, const Parting& parting, const bool*
                                     (claim.signature & 0x3ff) == static_cast<uint64_t>(CallId::kMPI_Finalize));
   }
   found.exact = (found.shown != 0 ? found.shown : found.differs) == found.agreed + 1;
-  if (found.shown != 0 && found.exact) {
+  if (found.shown != 0 && found.exact && !equal_when_shifted(tree, found.shown, usual, odd, 1, 1)) {
     if (equal_when_shifted(tree, found.shown, usual, odd, 1, 0)) found.shift = -1;
     else if (equal_when_shifted(tree, found.shown, usual, odd, 0, 1)) found.shift = 1;
   }

@@ -15,7 +15,7 @@ namespace resil::hang {
 namespace {
 
 struct Layout {
-  uint64_t told, entries, scratch, history[2], tree, verdicts, bytes;
+  uint64_t told, entries, hashes, scratch, history[2], tree, verdicts, bytes;
 };
 
 Layout layout_of(uint32_t world) {
@@ -30,6 +30,7 @@ Layout layout_of(uint32_t world) {
   const uint64_t ranks = world < kMaxWatched ? world : kMaxWatched;
   layout.told = take(ranks * kHistories * sizeof(Told));
   layout.entries = take(ranks * kHistories * sizeof(Entry));
+  layout.hashes = take(ring::kRecordsPerTrace * sizeof(uint64_t));
   layout.scratch = take(kHistoryBytes);
   layout.history[0] = take(kHistoryBytes);
   layout.history[1] = take(kHistoryBytes);
@@ -84,6 +85,7 @@ Mismatch* mismatch_create(uint32_t world) {
   mismatch->bytes = layout.bytes;
   mismatch->told = reinterpret_cast<Told*>(base + layout.told);
   mismatch->entries = reinterpret_cast<Entry*>(base + layout.entries);
+  mismatch->hashes = reinterpret_cast<uint64_t*>(base + layout.hashes);
   mismatch->scratch = base + layout.scratch;
   mismatch->history[0] = base + layout.history[0];
   mismatch->history[1] = base + layout.history[1];

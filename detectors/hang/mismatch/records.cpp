@@ -85,72 +85,113 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const HistoryRea
   }
 }
 
-void add_earlier(Tree& tree, const Watched& rank, uint32_t index, const HistoryRead& read, uint64_t from) {
-  if (rank.traces == nullptr || from == 0) return;
+namespace {
+
+/// A call of the rank's that its history does not know one by one any more.
+struct EarlierCall {
+  uint64_t n, rolling, signature, site;
+};
+
+/// Gives `take` the rank's calls down from the last one that its history has forgotten to one that is at or below
+/// `from`, as its flight records have them. False: they do not carry the hash from one check point to the other
+/// (overwritten, nonblocking, or by several threads), and nothing that was given is to be believed. `base`: the check
+/// point below them.
+template <class Take>
+bool walk_earlier(const Watched& rank, uint32_t index, const HistoryRead& read, uint64_t from, PathPoint* base,
+                  Take take) {
+  if (rank.traces == nullptr || from == 0) return false;
   uint32_t first = 0;  // of the calls that the history knows one by one
   while (first < read.count && read.points[first].signature == 0) ++first;
-  if (first == 0 || first == read.count) return;
+  if (first == 0 || first == read.count) return false;
   const PathPoint& anchor = read.points[first - 1];  // the hash before the first of them
-  if (anchor.n + 1 != read.points[first].n || from > anchor.n) return;
-  // Another rank may have told the same already.
-  for (uint16_t claim = tree_claim(tree, anchor.n, anchor.rolling); claim != kNoClaim && tree.claims[claim].n >= from;
-       claim = tree.claims[claim].parent)
-    if (tree.claims[claim].n == from && tree.claims[claim].signature != 0) return;
-  PathPoint base = {0, 0, 0, 0};  // the check point below what is wanted
-  for (uint32_t i = 0; i < first && read.points[i].n < from; ++i) base = read.points[i];
-
-  if (anchor.n - base.n > ring::kRecordsPerTrace) return;
+  if (anchor.n + 1 != read.points[first].n || from > anchor.n) return false;
+  *base = {0, 0, 0, 0};
+  for (uint32_t i = 0; i < first && read.points[i].n < from; ++i) *base = read.points[i];
+  if (anchor.n - base->n > ring::kRecordsPerTrace) return false;
 
   const Place newest = newest_collective(rank, index);
-  if (newest.trace == nullptr) return;
-  HistoryRead earlier;
-  uint64_t sites[kMaxEarlier];
-  PathPoint* const points = earlier.points;  // descending at first
-  uint32_t count = 0, known = read.count - 1;
+  if (newest.trace == nullptr) return false;
+  uint32_t known = read.count - 1;
   if (is_finalize(read.points[known])) --known;
   uint64_t n = anchor.n, rolling = anchor.rolling;
   bool aligned = false;
-  for (uint64_t back = 0; back < ring::kRecordsPerTrace && back <= newest.at && n > base.n; ++back) {
+  for (uint64_t back = 0; back < ring::kRecordsPerTrace && back <= newest.at && n > base->n; ++back) {
     const ring::Record& record = newest.back(back);
     const uint16_t call = collective(record, index);
     if (call == kOther) continue;
-    if (call_info(static_cast<CallId>(call)).has(kCallStarts)) return;  // its record has the request instead
+    if (call_info(static_cast<CallId>(call)).has(kCallStarts)) return false;  // its record has the request instead
     const uint64_t signature = __atomic_load_n(&record.aux, __ATOMIC_RELAXED);
     if (known >= first && known < read.count) {  // the newest records must be those calls
       if (signature == read.points[known].signature) {
         aligned = true;
         --known;
       } else if (aligned) {
-        return;
+        return false;
       }
       continue;
     }
-    if (n >= from && n < from + kMaxEarlier - 1) {
-      sites[count] = __atomic_load_n(&record.site, __ATOMIC_RELAXED);
-      points[count++] = {n, rolling, signature, 0};
-    }
+    take(EarlierCall{n, rolling, signature, __atomic_load_n(&record.site, __ATOMIC_RELAXED)});
     rolling = unroll(rolling, signature);
     --n;
-    if (n + 1 == from && n > base.n) {
-      sites[count] = 0;
-      points[count++] = {n, rolling, 0, 0};
-    }
   }
-  if (n != base.n || rolling != base.rolling) return;  // overwritten, nonblocking, or by several threads
-  for (uint32_t i = 0; i < count / 2; ++i) {
-    const PathPoint point = points[i];
-    points[i] = points[count - 1 - i];
-    points[count - 1 - i] = point;
+  return n == base->n && rolling == base->rolling;
+}
+
+}  // namespace
+
+void add_earlier(Tree& tree, const Watched& rank, uint32_t index, const HistoryRead& read, uint64_t from) {
+  uint32_t first = 0;
+  while (first < read.count && read.points[first].signature == 0) ++first;
+  if (first == 0 || first == read.count) return;
+  // Another rank may have told the same already.
+  const PathPoint& anchor = read.points[first - 1];
+  for (uint16_t claim = tree_claim(tree, anchor.n, anchor.rolling); claim != kNoClaim && tree.claims[claim].n >= from;
+       claim = tree.claims[claim].parent)
+    if (tree.claims[claim].n == from && tree.claims[claim].signature != 0) return;
+  HistoryRead earlier;
+  earlier.count = 0;
+  uint64_t sites[kMaxEarlier];  // as `earlier` at first: descending
+  PathPoint base;
+  const bool proved = walk_earlier(rank, index, read, from, &base, [&](const EarlierCall& call) {
+    if (call.n < from || call.n >= from + kMaxEarlier - 1) return;
+    sites[earlier.count] = call.site;
+    earlier.points[earlier.count++] = {call.n, call.rolling, call.signature, 0};
+    if (call.n != from || call.n == base.n + 1) return;
+    sites[earlier.count] = 0;
+    earlier.points[earlier.count++] = {call.n - 1, unroll(call.rolling, call.signature), 0, 0};
+  });
+  if (!proved) return;
+  for (uint32_t i = 0; i < earlier.count / 2; ++i) {
+    const PathPoint point = earlier.points[i];
+    earlier.points[i] = earlier.points[earlier.count - 1 - i];
+    earlier.points[earlier.count - 1 - i] = point;
   }
-  earlier.count = count;
   tree_add(tree, rank.rank, earlier);
-  for (uint32_t i = 0; i < count; ++i) {
-    Claim& claim = tree.claims[tree_claim(tree, points[i].n, points[i].rolling)];
-    if (claim.site == 0 && sites[count - 1 - i] != 0) {
-      claim.site = sites[count - 1 - i];
+  for (uint32_t i = 0; i < earlier.count; ++i) {
+    Claim& claim = tree.claims[tree_claim(tree, earlier.points[i].n, earlier.points[i].rolling)];
+    if (claim.site == 0 && sites[earlier.count - 1 - i] != 0) {
+      claim.site = sites[earlier.count - 1 - i];
       claim.site_rank = rank.rank;
     }
   }
+}
+
+uint64_t first_difference(const Side& one, const Side& other, uint64_t after, uint64_t before, uint64_t* room) {
+  PathPoint base;
+  const auto of = [&](const EarlierCall& call) -> uint64_t* {
+    return call.n > after && call.n < before ? &room[call.n - after - 1] : nullptr;
+  };
+  if (before - after > ring::kRecordsPerTrace ||
+      !walk_earlier(*one.rank, one.index, *one.read, after + 1, &base, [&](const EarlierCall& call) {
+        if (uint64_t* place = of(call); place != nullptr) *place = call.rolling;
+      }))
+    return 0;
+  uint64_t first = before;
+  const bool proved =
+      walk_earlier(*other.rank, other.index, *other.read, after + 1, &base, [&](const EarlierCall& call) {
+        if (const uint64_t* place = of(call); place != nullptr && *place != call.rolling) first = call.n;
+      });
+  return proved ? first : 0;
 }
 
 }  // namespace resil::hang

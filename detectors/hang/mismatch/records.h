@@ -22,4 +22,15 @@ constexpr uint32_t kMaxEarlier = 16;  ///< calls that add_earlier adds
 /// kMaxEarlier claims.
 void add_earlier(Tree& tree, const Watched& rank, uint32_t index, const HistoryRead& read, uint64_t from);
 
+/// A rank of this node, and what was read of its history.
+struct Side {
+  const Watched* rank;
+  uint32_t index;
+  const HistoryRead* read;
+};
+
+/// The first call in which the two ranks are not alike, out of their flight records; 0: these do not reach back so far.
+/// Calls 1..`after` are known to be the same, and 1..`before` not to be. `room`: kRecordsPerTrace numbers.
+uint64_t first_difference(const Side& one, const Side& other, uint64_t after, uint64_t before, uint64_t* room);
+
 }  // namespace resil::hang

@@ -42,6 +42,7 @@ struct Mismatch {
   Entry* entries;
   MismatchCoverage coverage;  ///< of the round that is under way
   MismatchCoverage published;  ///< of the last whole one, for other threads: see publish_coverage
+  uint64_t* hashes;  ///< ring::kRecordsPerTrace, see first_difference
   // Merging.
   char* scratch;  ///< kHistoryBytes
   // The root's.
