@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
   char name[160], difference[512], missing[512];
   resil::directory_name(identity, name, sizeof name);
   comparison.describe_difference(difference, sizeof difference);
-  comparison.describe_missing(identity, size, missing, sizeof missing);
+  comparison.describe_missing(identity, size, strcmp(verdict.carrier, "files") == 0, missing, sizeof missing);
   char line[2048];
   int length = snprintf(
       line, sizeof line,

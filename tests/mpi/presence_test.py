@@ -4,8 +4,9 @@
 
 Usage: presence_test.py PROBE openmpi|mpich [--repeat N]
 PROBE is presence_probe.cpp built for that MPI:
-mpicxx.MPI -std=c++20 -rdynamic -I. -o PROBE tests/mpi/presence_probe.cpp shim/presence/*.cpp \\
-  shim/config/config_parse.cpp shim/call/next.cpp shim/report/own_files.cpp
+mpicxx.MPI -std=c++20 -rdynamic -I. -Ibuild -o PROBE tests/mpi/presence_probe.cpp \\
+  shim/presence/{compare,files,identity,pmi1,pmix,presence,stop}.cpp shim/config/config_parse.cpp shim/call/next.cpp \\
+  shim/report/own_files.cpp
 (-rdynamic: PMIx_Commit must be found by the MPI library). Every run has a time limit; a hang is a failure.
 """
 import json
