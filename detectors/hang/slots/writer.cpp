@@ -248,9 +248,11 @@ void enter_between(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
-void enter_group(Event& e) {
+/// `waits`: writes what it waits for.
+template <void (*waits)(Event&, Wait&)>
+void enter_waiting(Event& e) {
   Wait& wait = begin(e);
-  members_enter(e, wait);
+  waits(e, wait);
   wait_publish(wait, e.record_number);
 }
 
@@ -266,28 +268,10 @@ void enter_foreign(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
-void enter_finalize_call(Event& e) {
-  Wait& wait = begin(e);
-  enter_finalize(e, wait);
-  wait_publish(wait, e.record_number);
-}
-
-void enter_window(Event& e) {
-  Wait& wait = begin(e);
-  window_enter(e, wait);
-  wait_publish(wait, e.record_number);
-}
-
 void enter_file(Event& e) {
   Wait& wait = begin(e);
   file_enter(e, wait);
   if (call_info(e.id).file == FileCall::kClose) file_closing(e);
-  wait_publish(wait, e.record_number);
-}
-
-void enter_sync(Event& e) {
-  Wait& wait = begin(e);
-  sync_enter(e, wait);
   wait_publish(wait, e.record_number);
 }
 
@@ -335,7 +319,8 @@ Hook enter_hook(CallId id) {
     case Handling::kProbePoll: return enter_probe_poll;
     case Handling::kOtherPoll: return enter_other_poll;
     case Handling::kSyncPoll: return enter_sync_poll;
-    case Handling::kSync: return meaning.pattern == Pattern::kGroup ? enter_group : enter_sync;
+    case Handling::kSync:
+      return meaning.pattern == Pattern::kGroup ? enter_waiting<members_enter> : enter_waiting<sync_enter>;
     case Handling::kFile: return enter_file;
     case Handling::kOperate: return enter_operate;
     case Handling::kCollective:
@@ -345,8 +330,8 @@ Hook enter_hook(CallId id) {
     case Handling::kMakeCollective: return enter_collective;  // persistent ones match by this call: it has the number
     case Handling::kPostCollective: return enter_post_collective;
     case Handling::kForeign: return enter_foreign;
-    case Handling::kFinalize: return enter_finalize_call;
-    case Handling::kWindow: return enter_window;
+    case Handling::kFinalize: return enter_waiting<enter_finalize>;
+    case Handling::kWindow: return enter_waiting<window_enter>;
     case Handling::kCancel: return enter_irregular<kCancelled>;
     case Handling::kPartitioned: return enter_irregular<kPartitionedUse>;
     case Handling::kPostMatched:
@@ -402,10 +387,6 @@ void leave_request(Event& e) {
 void leave_window(Event& e) {
   if (e.result != 0) return set_irregular(kUnknownOrder);
   if (call_info(e.id).window == WindowCall::kFree) window_freed(e);
-}
-
-void leave_group(Event& e) {
-  if (e.result != 0) leave_failed(e);
 }
 
 void leave_sync(Event& e) {
@@ -484,7 +465,7 @@ Hook leave_hook(CallId id) {
   switch (handling) {
     case Handling::kReceive: return leave_receive;
     case Handling::kWindow: return leave_window;
-    case Handling::kSync: return meaning_of(id).pattern == Pattern::kGroup ? leave_group : leave_sync;
+    case Handling::kSync: return meaning_of(id).pattern == Pattern::kGroup ? leave_plain : leave_sync;
     case Handling::kFile: return leave_file;
     case Handling::kSendReceive: return leave_both;
     case Handling::kProbePoll:
