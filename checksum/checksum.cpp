@@ -289,7 +289,6 @@ constexpr Module kChecksum = {
     .description = "checks that what left one rank arrived at the other",
     .stage = Stage::kChecksum,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
     .after_init = after_init,

@@ -363,17 +363,13 @@ uint64_t unverified() {
 
 void report(JsonWriter& json) {
   json.begin_object("collectives");
-  json.integer("calls_checked", static_cast<int64_t>(counts.checked));
-  json.integer("calls_agreement_only", static_cast<int64_t>(counts.agreement_only));
-  json.integer("calls_without_data", static_cast<int64_t>(counts.nothing));
-  json.integer("calls_failed", static_cast<int64_t>(counts.failed));
-  json.begin_object("calls_uncovered");
-  for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i)
-    if (counts.uncovered[i] != 0)
-      json.integer(ledger::reason_name(static_cast<Reason>(i)), static_cast<int64_t>(counts.uncovered[i]));
-  json.end_object();
-  json.integer("sums_pending", static_cast<int64_t>(sums_pending()));
-  json.integer("sums_lost", static_cast<int64_t>(sums_lost()));
+  json.integer("calls_checked", counts.checked);
+  json.integer("calls_agreement_only", counts.agreement_only);
+  json.integer("calls_without_data", counts.nothing);
+  json.integer("calls_failed", counts.failed);
+  ledger::report_reasons(json, "calls_uncovered", counts.uncovered);
+  json.integer("sums_pending", sums_pending());
+  json.integer("sums_lost", sums_lost());
   json.end_object();
 }
 

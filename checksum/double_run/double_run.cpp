@@ -225,12 +225,12 @@ bool enabled() { return true; }
 void report(JsonWriter& json) {
   if (steps == 0 && unchecked == 0 && state_count() == 0) return;
   json.begin_object("double_runs");
-  json.integer("steps", static_cast<int64_t>(steps));
-  json.integer("mismatches", static_cast<int64_t>(different_steps));
-  json.integer("runs_again", static_cast<int64_t>(runs_again));
-  json.integer("unchecked", static_cast<int64_t>(unchecked));
+  json.integer("steps", steps);
+  json.integer("mismatches", different_steps);
+  json.integer("runs_again", runs_again);
+  json.integer("unchecked", unchecked);
   json.integer("protected_arrays", state_count());
-  json.integer("protected_bytes", static_cast<int64_t>(state_bytes()));
+  json.integer("protected_bytes", state_bytes());
   json.boolean("systemic", systemic);
   json.end_object();
 }

@@ -312,8 +312,7 @@ void before_init() { per_thread_slot() = thread_slot(); }
 void report(JsonWriter& json) {
   json.begin_object("faults_injected");
   for (unsigned i = 0; i < kKinds; ++i)
-    json.integer(kind_name(static_cast<Kind>(i)),
-                 static_cast<int64_t>(engine.injected[i].load(std::memory_order_relaxed)));
+    json.integer(kind_name(static_cast<Kind>(i)), engine.injected[i].load(std::memory_order_relaxed));
   json.end_object();
 }
 
@@ -322,7 +321,6 @@ constexpr Module kFault = {
     .description = "damages messages on purpose",
     .stage = Stage::kFault,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
     .after_init = start,

@@ -148,11 +148,11 @@ void report(JsonWriter& json) {
   // Of all kinds of traffic; the verdicts below are of packets.
   const uint64_t wrong = __atomic_load_n(&ledger::coverage.mismatches, __ATOMIC_RELAXED);
   const uint64_t packets = ledger::checked_messages() + wrong;
-  json.integer("mismatches", static_cast<int64_t>(wrong));
+  json.integer("mismatches", wrong);
   json.number("mismatch_rate", packets != 0 ? static_cast<double>(wrong) / static_cast<double>(packets) : 0.0);
   json.begin_object("verdicts");
   for (int i = 0; i < static_cast<int>(Verdict::kCount); ++i)
-    json.integer(verdict_key(static_cast<Verdict>(i)), static_cast<int64_t>(by_verdict[i]));
+    json.integer(verdict_key(static_cast<Verdict>(i)), by_verdict[i]);
   json.end_object();
   json.boolean("systemic", systemic);
 }

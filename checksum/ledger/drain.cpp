@@ -296,39 +296,30 @@ bool coverage_in_words(char* text, size_t bytes) {
 }
 
 void report(JsonWriter& json) {
-  uint64_t uncovered = 0, uncovered_bytes = 0, pending_bytes = 0;
+  uint64_t pending_bytes = 0;
   each_peer([&](Peer& peer) { pending_bytes += peer.pending_bytes; });
   json.boolean("connected", connected() || finished);
-  json.integer("messages_checked", static_cast<int64_t>(coverage.checked_messages));
-  json.integer("bytes_checked", static_cast<int64_t>(coverage.checked_bytes));
-  auto by_reason = [&json](const char* name, const uint64_t* counts, uint64_t* sum) {
-    json.begin_object(name);
-    for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i) {
-      *sum += counts[i];
-      if (counts[i] != 0) json.integer(reason_name(static_cast<Reason>(i)), static_cast<int64_t>(counts[i]));
-    }
-    json.end_object();
-  };
-  by_reason("messages_uncovered", coverage.uncovered_messages, &uncovered);
-  by_reason("bytes_uncovered", coverage.uncovered_bytes, &uncovered_bytes);
+  json.integer("messages_checked", coverage.checked_messages);
+  json.integer("bytes_checked", coverage.checked_bytes);
+  const uint64_t uncovered = report_reasons(json, "messages_uncovered", coverage.uncovered_messages);
+  const uint64_t uncovered_bytes = report_reasons(json, "bytes_uncovered", coverage.uncovered_bytes);
   const uint64_t pending = own_pending() + collective::unverified() + blame::open_cases();
-  json.integer("messages_total",
-               static_cast<int64_t>(coverage.checked_messages + uncovered + pending + coverage.mismatches));
-  json.integer("bytes_total", static_cast<int64_t>(coverage.checked_bytes + uncovered_bytes + pending_bytes));
-  json.integer("unverified", static_cast<int64_t>(pending));
-  json.integer("deferred", static_cast<int64_t>(coverage.deferred));
-  json.integer("verified_by_sum", static_cast<int64_t>(coverage.by_sum));
-  json.integer("untracked_receives", static_cast<int64_t>(coverage.untracked));
+  json.integer("messages_total", coverage.checked_messages + uncovered + pending + coverage.mismatches);
+  json.integer("bytes_total", coverage.checked_bytes + uncovered_bytes + pending_bytes);
+  json.integer("unverified", pending);
+  json.integer("deferred", coverage.deferred);
+  json.integer("verified_by_sum", coverage.by_sum);
+  json.integer("untracked_receives", coverage.untracked);
   uint64_t shared, messages;
   transport_records(&shared, &messages);
   json.begin_object("records");
-  json.integer("shared_memory", static_cast<int64_t>(shared));
-  json.integer("messages", static_cast<int64_t>(messages));
+  json.integer("shared_memory", shared);
+  json.integer("messages", messages);
   json.end_object();
   json.begin_object("drains");
-  json.integer("count", static_cast<int64_t>(drains.count));
+  json.integer("count", drains.count);
   json.number("seconds", drains.seconds);
-  json.integer("timeouts", static_cast<int64_t>(drains.timeouts));
+  json.integer("timeouts", drains.timeouts);
   json.begin_array("silent_ranks");
   for (uint32_t i = 0; i < drains.last.silent_count && i < 8; ++i) json.integer(nullptr, drains.last.silent_ranks[i]);
   json.end_array();

@@ -19,6 +19,7 @@
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
+#include "shim/report/json.h"
 #include "shim/report/log.h"
 #include "shim/runtime/mailbox.h"
 #include "shim/runtime/progress.h"
@@ -117,6 +118,18 @@ const char* reason_name(Reason reason) {
                                     why::given_back};
   static_assert(sizeof(kNames) / sizeof(kNames[0]) == static_cast<unsigned>(Reason::kCount));
   return kNames[static_cast<unsigned>(reason)];
+}
+
+uint64_t report_reasons(JsonWriter& json, const char* name,
+                        const uint64_t (&counts)[static_cast<size_t>(Reason::kCount)]) {
+  uint64_t sum = 0;
+  json.begin_object(name);
+  for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i) {
+    sum += counts[i];
+    if (counts[i] != 0) json.integer(reason_name(static_cast<Reason>(i)), counts[i]);
+  }
+  json.end_object();
+  return sum;
 }
 
 bool connected() { return is_connected; }

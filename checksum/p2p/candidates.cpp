@@ -69,8 +69,8 @@ void wild_received(const Event& e, const WildReceive& receive) {
 void wild_report(JsonWriter& json) {
   if (candidates.followed() == 0) return;
   json.begin_object("any_source");
-  json.integer("followed", static_cast<int64_t>(candidates.followed()));
-  json.integer("several_candidates", static_cast<int64_t>(candidates.several()));
+  json.integer("followed", candidates.followed());
+  json.integer("several_candidates", candidates.several());
   json.end_object();
 }
 

@@ -398,7 +398,6 @@ constexpr Module kModule = {
     .description = "records a run, and verifies another one against it",
     .stage = Stage::kRecord,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
     .after_init = after_init,

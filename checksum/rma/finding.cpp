@@ -114,18 +114,14 @@ void publish_mismatch(Thread& thread, const Mismatch& m) {
 
 void report(JsonWriter& json) {
   json.begin_object("one_sided");
-  json.integer("windows", static_cast<int64_t>(counters.windows));
-  json.integer("operations", static_cast<int64_t>(counters.operations));
-  json.integer("bytes", static_cast<int64_t>(counters.bytes));
-  json.integer("checked", static_cast<int64_t>(counters.checked));
-  json.begin_object("uncovered");
-  for (unsigned i = 1; i < static_cast<unsigned>(Reason::kCount); ++i)
-    if (counters.uncovered[i] != 0)
-      json.integer(ledger::reason_name(static_cast<Reason>(i)), static_cast<int64_t>(counters.uncovered[i]));
-  json.end_object();
-  json.integer("mismatches", static_cast<int64_t>(counters.mismatches));
-  json.integer("windows_misplaced", static_cast<int64_t>(counters.misplaced));
-  json.integer("windows_given_up", static_cast<int64_t>(counters.off));
+  json.integer("windows", counters.windows);
+  json.integer("operations", counters.operations);
+  json.integer("bytes", counters.bytes);
+  json.integer("checked", counters.checked);
+  ledger::report_reasons(json, "uncovered", counters.uncovered);
+  json.integer("mismatches", counters.mismatches);
+  json.integer("windows_misplaced", counters.misplaced);
+  json.integer("windows_given_up", counters.off);
   json.end_object();
 }
 

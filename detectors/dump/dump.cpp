@@ -103,7 +103,6 @@ constexpr Module make_module() {
   module.description = "State dump on a signal: current call, pending requests, stacks of all threads";
   module.stage = Stage::kWatch;
   module.config = kConfig;
-  module.config_count = 1;
   module.before_init = before_init;
   module.after_init = after_init;
   module.before_finalize = note_takeover;

@@ -90,7 +90,7 @@ void enter(Event& event) {
 // 6. The module's members in rank-NNNNN.json.
 void report(JsonWriter& json) {
   json.begin_object("example");
-  json.integer("longest_run_without_collective", static_cast<int64_t>(longest.load()));
+  json.integer("longest_run_without_collective", longest.load());
   json.end_object();
 }
 
@@ -100,7 +100,6 @@ constexpr Module kExample = {
     .description = "the commented module of docs/CONTRIBUTING.md",
     .stage = Stage::kWatch,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
     .after_init = after_init,

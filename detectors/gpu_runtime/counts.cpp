@@ -64,21 +64,20 @@ void counts_report(JsonWriter& json) {
     const Counter& counter = counters[i];
     if (counter.calls.load() == 0) continue;
     json.begin_object(kNames[i]);
-    json.integer("calls", static_cast<int64_t>(counter.calls.load()));
-    json.integer("checked", static_cast<int64_t>(counter.checked.load()));
-    json.integer("premature", static_cast<int64_t>(counter.premature.load()));
-    json.integer("late_below_2_us", static_cast<int64_t>(counter.barely.load()));
+    json.integer("calls", counter.calls.load());
+    json.integer("checked", counter.checked.load());
+    json.integer("premature", counter.premature.load());
+    json.integer("late_below_2_us", counter.barely.load());
     json.begin_object("uncovered");
     for (unsigned k = 1; k < kReasonCount; ++k)
-      if (counter.uncovered[k].load() != 0)
-        json.integer(kReasons[k], static_cast<int64_t>(counter.uncovered[k].load()));
+      if (counter.uncovered[k].load() != 0) json.integer(kReasons[k], counter.uncovered[k].load());
     json.end_object();
     json.end_object();
   }
-  json.integer("lost_completions", static_cast<int64_t>(lost.load()));
-  json.integer("fence_words", static_cast<int64_t>(words_written()));
-  json.integer("contexts", static_cast<int64_t>(arenas_made()));
-  json.integer("contexts_with_fills", static_cast<int64_t>(arenas_filling()));
+  json.integer("lost_completions", lost.load());
+  json.integer("fence_words", words_written());
+  json.integer("contexts", arenas_made());
+  json.integer("contexts_with_fills", arenas_filling());
   json.number("longest_late_seconds", static_cast<double>(longest_ns.load()) * 1e-9);
 }
 

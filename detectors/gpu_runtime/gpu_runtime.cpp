@@ -64,7 +64,6 @@ constexpr Module kGpuRuntime = {
     .description = "proves that waits of CUDA and HIP return neither too early nor never",
     .stage = Stage::kWatch,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
     .after_init = after_init,

@@ -95,8 +95,8 @@ void report(JsonWriter& json) {
   constexpr const char* kRoles[] = {"none", "leader", "standby"};
   json.begin_object("hang");
   json.text("role", kRoles[leader.role < 3 ? leader.role : 0]);
-  json.integer("turns", static_cast<int64_t>(leader.turns));
-  json.integer("takeovers", static_cast<int64_t>(leader.takeovers));
+  json.integer("turns", leader.turns);
+  json.integer("takeovers", leader.takeovers);
   json.number("helper_cpu_seconds", leader.cpu_seconds);
   overlay_report(json);
   if (leader.role == 1) {
@@ -118,7 +118,6 @@ constexpr Module kHang = {
     .description = "notices hangs: statistics, proof, mismatched collectives",
     .stage = Stage::kHang,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .ring_bytes = writer_ring_bytes,
     .before_init = before_init,

@@ -106,7 +106,7 @@ void report(JsonWriter& json) {
     Left& of = left[kind];
     if (of.count == 0) continue;
     json.begin_object(kNames[kind]);
-    json.integer("count", static_cast<int64_t>(of.count));
+    json.integer("count", of.count);
     json.begin_array("sites");
     for (unsigned i = 0; i < of.places; ++i) {
       char site[160];
@@ -114,14 +114,14 @@ void report(JsonWriter& json) {
       json.begin_object();
       json.text("call", of.place[i].call < kCallCount ? kCallInfo[of.place[i].call].name : "");
       json.text("site", site);
-      json.integer("count", static_cast<int64_t>(of.place[i].count));
+      json.integer("count", of.place[i].count);
       json.end_object();
     }
     json.end_array();
     json.end_object();
   }
   json.end_object();
-  if (not_known != 0) json.integer("leftovers_not_known", static_cast<int64_t>(not_known));
+  if (not_known != 0) json.integer("leftovers_not_known", not_known);
 }
 
 constexpr Module kLeftovers = {

@@ -59,9 +59,9 @@ void report(JsonWriter& json) {
     }
     if (total.count == 0) continue;
     json.begin_object(kCallInfo[id].name);
-    json.integer("count", static_cast<int64_t>(total.count));
+    json.integer("count", total.count);
     json.number("seconds", total.ticks * seconds);
-    json.integer("bytes", static_cast<int64_t>(total.bytes));
+    json.integer("bytes", total.bytes);
     json.end_object();
   }
   json.end_object();
@@ -88,10 +88,10 @@ void report(JsonWriter& json) {
       if (earlier) continue;
       json.begin_object();
       json.integer("rank", total.rank);
-      json.integer("sent_messages", static_cast<int64_t>(total.sent_messages));
-      json.integer("sent_bytes", static_cast<int64_t>(total.sent_bytes));
-      json.integer("received_messages", static_cast<int64_t>(total.received_messages));
-      json.integer("received_bytes", static_cast<int64_t>(total.received_bytes));
+      json.integer("sent_messages", total.sent_messages);
+      json.integer("sent_bytes", total.sent_bytes);
+      json.integer("received_messages", total.received_messages);
+      json.integer("received_bytes", total.received_bytes);
       json.end_object();
     }
   }

@@ -341,7 +341,6 @@ constexpr Module kReplicas = {
     .description = "runs the program two or three times at once, on parts of the job",
     .stage = Stage::kReplicas,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
     .after_init = after_init,

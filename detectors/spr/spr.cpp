@@ -52,16 +52,16 @@ void report_set(JsonWriter& json, const Set& set) {
   json.text("name", set.name);
   json.integer("members", set.size);
   json.integer("next_rank", set.next);
-  json.integer("selections", static_cast<int64_t>(of.selections));
-  json.integer("particles", static_cast<int64_t>(of.particles));
-  json.integer("replicas", static_cast<int64_t>(of.replicas));
-  json.integer("phases", static_cast<int64_t>(of.phases));
-  json.integer("compared", static_cast<int64_t>(of.compared));
-  json.integer("differing", static_cast<int64_t>(of.differing));
-  json.integer("changed", static_cast<int64_t>(of.changed));
-  json.integer("rollbacks", static_cast<int64_t>(of.rollbacks));
-  json.integer("kernel_failures", static_cast<int64_t>(of.kernel_failures));
-  json.integer("sent_bytes", static_cast<int64_t>(of.bytes));
+  json.integer("selections", of.selections);
+  json.integer("particles", of.particles);
+  json.integer("replicas", of.replicas);
+  json.integer("phases", of.phases);
+  json.integer("compared", of.compared);
+  json.integer("differing", of.differing);
+  json.integer("changed", of.changed);
+  json.integer("rollbacks", of.rollbacks);
+  json.integer("kernel_failures", of.kernel_failures);
+  json.integer("sent_bytes", of.bytes);
   json.begin_object("seconds");
   json.number("select", 1e-9 * static_cast<double>(of.select_ns));
   json.number("begin", 1e-9 * static_cast<double>(of.begin_ns));
@@ -71,8 +71,7 @@ void report_set(JsonWriter& json, const Set& set) {
   json.end_object();
   json.begin_object("uncovered");
   for (unsigned why = 1; why < static_cast<unsigned>(Why::kCount); ++why)
-    if (of.uncovered[why] != 0)
-      json.integer(reason_name(static_cast<Why>(why)), static_cast<int64_t>(of.uncovered[why]));
+    if (of.uncovered[why] != 0) json.integer(reason_name(static_cast<Why>(why)), of.uncovered[why]);
   json.end_object();
   json.end_object();
 }
@@ -89,7 +88,6 @@ constexpr Module kSpr = {
     .description = "computes replicas of particles on other ranks and compares them (resil.h)",
     .stage = Stage::kSteps,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_finalize = before_finalize,
     .report = report,

@@ -81,19 +81,19 @@ void report_ways(JsonWriter& json, const char* mode, bool p2p) {
   }
   json.integer("calls", calls);
   json.integer("bytes", bytes);
-  json.integer("through_node_memory", static_cast<int64_t>(all.by_node));
+  json.integer("through_node_memory", all.by_node);
   constexpr Algorithm kOwn[] = {Algorithm::kOrder, Algorithm::kExact, Algorithm::kP2p, Algorithm::kNativeSafe};
   for (Algorithm algorithm : kOwn) {
     json.begin_object(algorithm_name(algorithm));
-    json.integer("calls", static_cast<int64_t>(all.calls[static_cast<unsigned>(algorithm)]));
-    json.integer("bytes", static_cast<int64_t>(all.bytes[static_cast<unsigned>(algorithm)]));
+    json.integer("calls", all.calls[static_cast<unsigned>(algorithm)]);
+    json.integer("bytes", all.bytes[static_cast<unsigned>(algorithm)]);
     json.end_object();
   }
   json.begin_object("native");
   json.integer("calls", native);
   json.begin_object("reasons");
   for (unsigned i = static_cast<unsigned>(Algorithm::kNativeRanks); i < static_cast<unsigned>(Algorithm::kCount); ++i)
-    if (all.calls[i] != 0) json.integer(algorithm_name(static_cast<Algorithm>(i)), static_cast<int64_t>(all.calls[i]));
+    if (all.calls[i] != 0) json.integer(algorithm_name(static_cast<Algorithm>(i)), all.calls[i]);
   json.end_object();
   json.end_object();
   json.end_object();

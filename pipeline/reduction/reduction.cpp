@@ -127,7 +127,6 @@ constexpr Module kReduction = {
     .description = "the same bits from reductions every time",
     .stage = Stage::kReduction,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
     .after_init = node_connect,

@@ -222,7 +222,6 @@ constexpr Module kStaging = {
     .description = "device buffers through pinned host memory",
     .stage = Stage::kStaging,
     .config = kConfig,
-    .config_count = sizeof(kConfig) / sizeof(kConfig[0]),
     .enabled = enabled,
     .before_init = before_init,
     .after_init = after_init,

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "shim/call/stages.h"
 #include "shim/model/calls.h"
@@ -43,8 +44,7 @@ struct Module {
   const char* name;  ///< "recorder"
   const char* description;  ///< one line
   Stage stage;  ///< when its hooks are called (stages.h)
-  const ConfigEntry* config = nullptr;
-  size_t config_count = 0;
+  std::span<const ConfigEntry> config = {};
 
   /// After the configuration has been parsed, before anything else; returns whether the module takes part in this run.
   bool (*enabled)() = nullptr;

@@ -156,9 +156,9 @@ void add_modes() {
   Text list(words, sizeof words);
   list.add(kCore[0].allowed);
   for (const Module* module : modules())
-    for (size_t i = 0; i < module->config_count; ++i)
-      if (strcmp(module->config[i].name, kAddedMode) == 0 && word_index(words, slice_of(module->config[i].allowed)) < 0)
-        list.add("|").add(module->config[i].allowed);
+    for (const ConfigEntry& entry : module->config)
+      if (strcmp(entry.name, kAddedMode) == 0 && word_index(words, slice_of(entry.allowed)) < 0)
+        list.add("|").add(entry.allowed);
   if (const char* kept = keep({words, list.length()})) find(kModeName)->allowed = kept;
 }
 
@@ -306,8 +306,8 @@ bool config_load(char* const* environment, ConfigError* error, const SiteFile& s
   for (const ConfigEntry& entry : kCore) add_entry(entry);
   add_modes();
   for (const Module* module : modules())
-    for (size_t i = 0; i < module->config_count; ++i)
-      if (strcmp(module->config[i].name, kAddedMode) != 0) add_entry(module->config[i]);
+    for (const ConfigEntry& entry : module->config)
+      if (strcmp(entry.name, kAddedMode) != 0) add_entry(entry);
   for (size_t i = 0; i < table.count; ++i) {
     ValueProblem ignored;  // a text default may not parse; others are proved to parse by the unit test
     parse(&table.values[i], slice_of(table.values[i].text), &ignored);

@@ -85,9 +85,9 @@ extern "C" size_t resil_configuration(char* const* environment, char* buffer, si
         .end();
   }
   for (const Module* module : modules())
-    for (size_t i = 0; i < module->config_count; ++i)
-      if (strcmp(module->config[i].name, "RESIL_MODE+") == 0)
-        lines.field("mode").field(module->config[i].allowed).field(module->config[i].description).end();
+    for (const ConfigEntry& entry : module->config)
+      if (strcmp(entry.name, "RESIL_MODE+") == 0)
+        lines.field("mode").field(entry.allowed).field(entry.description).end();
   return lines.length();
 }
 #pragma GCC visibility pop

@@ -97,7 +97,7 @@ void JsonWriter::text(const char* key, const char* value) {
   put_string(value);
 }
 
-void JsonWriter::integer(const char* key, int64_t value) {
+void JsonWriter::whole(const char* key, int64_t value) {
   char digits[24];
   separate(key);
   snprintf(digits, sizeof(digits), "%lld", static_cast<long long>(value));

@@ -4,6 +4,7 @@
 // non-finite numbers become null).
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,7 +22,11 @@ class JsonWriter {
   void begin_array(const char* key = nullptr) { open(key, '['); }
   void end_array() { shut(']'); }
   void text(const char* key, const char* value);
-  void integer(const char* key, int64_t value);
+  /// Any whole number; one without a sign must be below 2^63.
+  template <std::integral Number>
+  void integer(const char* key, Number value) {
+    whole(key, static_cast<int64_t>(value));
+  }
   void number(const char* key, double value);
   void boolean(const char* key, bool value);
   void null(const char* key);
@@ -31,6 +36,7 @@ class JsonWriter {
   int error() const { return error_; }
 
  private:
+  void whole(const char* key, int64_t value);
   void open(const char* key, char bracket);
   void shut(char bracket);
   void separate(const char* key);

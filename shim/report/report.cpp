@@ -54,7 +54,7 @@ void write_members(JsonWriter& json, const char* outcome) {
   json.text("host", runtime.host);
   json.integer("pid", runtime.pid);
   json.text("boot_id", boot);
-  json.integer("pid_namespace", static_cast<int64_t>(header.pid_namespace));
+  json.integer("pid_namespace", header.pid_namespace);
   json.text("launch", runtime.launch_key);
   json.boolean("launch_agreed", runtime.launch_agreed);
   json.text("outcome", outcome);
@@ -80,8 +80,8 @@ void write_members(JsonWriter& json, const char* outcome) {
   run_hooks(&Module::report, json);
   json.number("overhead_seconds", overhead_seconds());
   json.begin_object("uncovered");
-  json.integer("untracked_requests", static_cast<int64_t>(header.untracked_requests));
-  json.integer("unrecorded_calls", static_cast<int64_t>(header.unrecorded_calls));
+  json.integer("untracked_requests", header.untracked_requests);
+  json.integer("unrecorded_calls", header.unrecorded_calls);
   json.end_object();
   json.integer("dumps", header.dumps);
   findings_report(json);

@@ -65,11 +65,7 @@ const ConfigEntry kEntries[] = {
 #include "config_rows.inc"
 };
 
-const Module kModule = {.name = "fuzz",
-                        .description = "",
-                        .stage = Stage::kWatch,
-                        .config = kEntries,
-                        .config_count = sizeof(kEntries) / sizeof(kEntries[0])};
+const Module kModule = {.name = "fuzz", .description = "", .stage = Stage::kWatch, .config = kEntries};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,15 +36,14 @@ const ConfigEntry kCheckConfig[] = {
 };
 const ConfigEntry kRecordConfig[] = {{"RESIL_MODE+", ConfigType::kChoices, "record", "", "Records."}};
 
-constexpr resil::Module module_with(const ConfigEntry* config, size_t count) {
+constexpr resil::Module module_with(std::span<const ConfigEntry> config) {
   resil::Module module{};
   module.name = "fake";
   module.config = config;
-  module.config_count = count;
   return module;
 }
-const resil::Module kDump = module_with(kDumpConfig, 1), kCheck = module_with(kCheckConfig, 6),
-                    kRecord = module_with(kRecordConfig, 1);
+const resil::Module kDump = module_with(kDumpConfig), kCheck = module_with(kCheckConfig),
+                    kRecord = module_with(kRecordConfig);
 std::vector<const resil::Module*> fake_modules;
 
 struct Loaded {

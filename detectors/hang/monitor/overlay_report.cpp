@@ -46,8 +46,7 @@ void overlay_keep_counters(const Overlay* overlay) {
 void overlay_report(JsonWriter& json) {
   if (!__atomic_load_n(&exists, __ATOMIC_ACQUIRE)) return;
   json.begin_object("overlay");
-  for (const Row& row : kRows)
-    json.integer(row.name, static_cast<int64_t>(__atomic_load_n(&(kept.*row.counter), __ATOMIC_RELAXED)));
+  for (const Row& row : kRows) json.integer(row.name, __atomic_load_n(&(kept.*row.counter), __ATOMIC_RELAXED));
   json.end_object();
 }
 

@@ -56,7 +56,7 @@ void wave(JsonWriter& json, Root& root, const Part& part) {
   list(json, "from", root, [&](const RankState* state) { return waits_in(state, part.comm, part.sequence); });
   list(json, "to", root, [&](const RankState* state) { return has_not_come(state, part.comm, part.sequence); });
   place(json, root, part);
-  json.integer("sequence", static_cast<int64_t>(part.sequence));
+  json.integer("sequence", part.sequence);
   json.end_object();
 }
 

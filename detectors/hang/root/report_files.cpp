@@ -61,12 +61,12 @@ void rank_member(JsonWriter& json, const Root& root, uint32_t rank, uint64_t now
   if (const ThreadWait* wait = wait_of(state); wait != nullptr) {
     json.text("call", call_name(wait->call));
     if (const Part* part = part_of(state); part != nullptr && part->kind == PartKind::kCollective)
-      json.integer("sequence", static_cast<int64_t>(part->sequence));
+      json.integer("sequence", part->sequence);
     json.number("age", age(state, now));
   }
   if (state != nullptr) {
     const char kernel[2] = {state->kernel_state, 0};
-    json.integer("calls", static_cast<int64_t>(state->calls));
+    json.integer("calls", state->calls);
     json.integer("pid", state->pid);
     if (state->kernel_state != 0) json.text("kernel", kernel);
     json.integer("node", state->node);
@@ -101,7 +101,7 @@ void peers(JsonWriter& json, const Verdict& verdict) {
 
 /// What the answer to a question says of the job beside its verdict.
 void question_members(JsonWriter& json, const Root& root) {
-  json.integer("ticket", static_cast<int64_t>(root.why));
+  json.integer("ticket", root.why);
   json.number("quiet", root.moved_at != 0 ? monotonic_seconds() - root.moved_at : 0);
   json.number("longest_pause", root.learned.longest);
   json.integer("moved", root.summary.moved);
@@ -120,7 +120,7 @@ void write_json(Root& root, HangFile kind, const char* action, uint64_t now, int
   writer.text("resil_version", kVersionText);
   writer.text("launch", runtime.launch_key);
   writer.text("time", time);
-  writer.integer("time_ns", static_cast<int64_t>(now));
+  writer.integer("time_ns", now);
   writer.text("class", class_name(verdict.type));
   writer.text("confidence", confidence_name(verdict.confidence));
   ranks(writer, "culprit_ranks", verdict.culprits, verdict.culprit_count, kMaxCulprits);
@@ -135,7 +135,7 @@ void write_json(Root& root, HangFile kind, const char* action, uint64_t now, int
     writer.null("communicator");
   }
   writer.text("call", call_name(verdict.call));
-  writer.integer("sequence", static_cast<int64_t>(verdict.sequence));
+  writer.integer("sequence", verdict.sequence);
   writer.text("message", root.explanation.message);
   writer.begin_array("evidence");
   for (const char* line = root.explanation.evidence; *line != 0;) {

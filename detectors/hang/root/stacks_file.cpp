@@ -184,7 +184,7 @@ void write_json(const Root& root, const Stacks& stacks, const StacksHead& head, 
   writer.begin_object();
   writer.integer("schema_version", 1);
   writer.text("launch", runtime.launch_key);
-  writer.integer("time_ns", static_cast<int64_t>(realtime_ns()));
+  writer.integer("time_ns", realtime_ns());
   writer.text("of", root.stacks_of);
   write_members(root, stacks, head);
   writer.end_object();

@@ -20,11 +20,11 @@ void unmatched_report(JsonWriter& json) {
     json.text("communicator", entry.communicator);
     if (entry.tag >= 0) json.integer("tag", entry.tag);
     else json.null("tag");  // more tags than are told apart
-    json.integer("count", static_cast<int64_t>(entry.count));
+    json.integer("count", entry.count);
     json.end_object();
   }
   json.end_array();
-  json.integer("unreceived_messages_total", static_cast<int64_t>(list.total));
+  json.integer("unreceived_messages_total", list.total);
 }
 
 }  // namespace resil::hang

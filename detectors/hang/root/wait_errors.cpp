@@ -261,7 +261,7 @@ void write_errors(JsonWriter& json, const Root& root) {
     json.text("sources", room);
     if (error.destination >= 0) json.integer("destination", error.destination);
     else json.null("destination");
-    json.integer("since_ns", static_cast<int64_t>(error.since_ns));
+    json.integer("since_ns", error.since_ns);
     json.text("type", type_name(error.type));
     json.text("status", status_name(error.status));
     json.text("distance", distance_name(error.distance));
