@@ -6,11 +6,7 @@
 // the word alone tells a lost completion (everything before it is done, the wait has not returned) from a long kernel.
 
 #include <dlfcn.h>
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
@@ -18,6 +14,7 @@
 #include "detectors/gpu_runtime/call.h"
 #include "detectors/gpu_runtime/messages.h"
 #include "shim/base/clock.h"
+#include "shim/base/futex.h"
 #include "shim/base/helper_thread.h"
 #include "shim/call/runtime.h"
 #include "shim/report/finding.h"
@@ -119,10 +116,8 @@ void look() {
 
 void watch() {
   const double period = settings.lost_seconds / 4 < 1 ? settings.lost_seconds / 4 : 1;
-  const timespec rest = {static_cast<time_t>(period),
-                         static_cast<long>((period - static_cast<double>(static_cast<time_t>(period))) * 1e9)};
   while (watcher.load(std::memory_order_acquire) == 1) {
-    syscall(SYS_futex, &wake, FUTEX_WAIT_PRIVATE, 0, &rest, nullptr, 0);
+    futex_wait(&wake, 0, period);
     looking.store(true);
     if (watcher.load() == 1) look();
     looking.store(false);
@@ -167,7 +162,7 @@ void watcher_stop() {
   int expected = 1;
   if (!watcher.compare_exchange_strong(expected, 2)) return;
   wake.store(1);
-  syscall(SYS_futex, &wake, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  futex_wake(&wake);
   while (looking.load())  // it may be writing the report that the caller is about to write
     sched_yield();
 }

@@ -7,19 +7,16 @@
 
 #include "shim/presence/init_watch.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 
 #include "shim/base/clock.h"
+#include "shim/base/futex.h"
 #include "shim/base/helper_thread.h"
 #include "shim/base/process_state.h"
 #include "shim/call/runtime.h"
@@ -47,20 +44,9 @@ char prefix[200];  // of the names of this launch's rings
 bool in_init[kMostRanks], ended[kMostRanks];  // by the rings of this node
 bool reported[kMostRanks];  // by the report directory
 
-void wait_while(std::atomic<uint32_t>& word, double seconds) {
-  timespec until = clock_now(CLOCK_MONOTONIC);
-  const auto whole = static_cast<time_t>(seconds);
-  until.tv_nsec += static_cast<long>((seconds - static_cast<double>(whole)) * 1e9);
-  until.tv_sec += whole + until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
-  while (word.load(std::memory_order_acquire) != 0 &&
-         (syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, 1, &until, nullptr, FUTEX_BITSET_MATCH_ANY) == 0 ||
-          errno != ETIMEDOUT)) {}
-}
-
 void release(std::atomic<uint32_t>& word) {
   word.store(0, std::memory_order_release);
-  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  futex_wake(&word);
 }
 
 int parent_of(int pid) {
@@ -194,7 +180,7 @@ void say() {
 }
 
 void thread_main() {
-  wait_while(inside, kPatience);
+  futex_wait_while(inside, 1, kPatience);
   if (inside.load(std::memory_order_acquire) != 0) say();
   release(running);
 }
@@ -220,7 +206,7 @@ void init_watch_begin(const LaunchIdentity& identity) {
 void init_watch_end() {
   if (inside.load(std::memory_order_relaxed) == 0) return;
   release(inside);
-  wait_while(running, kFarewell);
+  futex_wait_while(running, 1, kFarewell);
 }
 
 }  // namespace resil

@@ -6,11 +6,9 @@
 // rest.
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +16,7 @@
 #include <atomic>
 
 #include "shim/base/clock.h"
+#include "shim/base/futex.h"
 #include "shim/base/helper_thread.h"
 #include "shim/call/runtime.h"
 #include "shim/presence/launch.h"
@@ -153,7 +152,7 @@ bool all_of_launch(Each each) {
 void thread_main() {
   segment_sweep(own_prefix);
   running.store(0, std::memory_order_release);
-  syscall(SYS_futex, &running, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  futex_wake(&running);
 }
 
 }  // namespace
@@ -197,13 +196,7 @@ void segment_sweep_start() {
 }
 
 void segment_sweep_end(double seconds) {
-  const double until = monotonic_seconds() + seconds;
-  for (double time = monotonic_seconds(); running.load(std::memory_order_acquire) != 0; time = monotonic_seconds()) {
-    const double left = until - time;
-    if (left <= 0) break;
-    const timespec rest = {0, static_cast<long>((left < 0.1 ? left : 0.1) * 1e9)};
-    syscall(SYS_futex, &running, FUTEX_WAIT_PRIVATE, 1, &rest, nullptr, 0);
-  }
+  futex_wait_while(running, 1, seconds);
   stop.store(true, std::memory_order_relaxed);
 }
 

@@ -7,20 +7,19 @@
 #include "detectors/hang/monitor/leader.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <climits>
 
 #include "detectors/hang/monitor/monitor.h"
 #include "detectors/hang/reader/watch.h"
 #include "shim/base/clock.h"
+#include "shim/base/futex.h"
 #include "shim/base/helper_thread.h"
 #include "shim/base/process_state.h"
 #include "shim/call/fast_path.h"
@@ -49,24 +48,16 @@ std::atomic<uint64_t> turns, takeovers, cpu_ns;
 uint32_t own_name() { return static_cast<uint32_t>(runtime.rank) + 1; }
 uint32_t name_in(uint64_t term) { return static_cast<uint32_t>(term); }
 
-void pause_for(double seconds) {
-  if (seconds <= 0 || stopping.load(std::memory_order_acquire) != 0) return;
-  const timespec time = {static_cast<time_t>(seconds),
-                         static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
-  syscall(SYS_futex, &stopping, FUTEX_WAIT_PRIVATE, 0, &time, nullptr, 0);
-}
+void pause_for(double seconds) { futex_wait(&stopping, 0, seconds); }
 
 /// The leader's pause: until the bell rings, which stood at `bell` before its last look at what is to do.
 void pause_at_bell(uint32_t bell, double seconds) {
-  if (seconds <= 0 || stopping.load(std::memory_order_acquire) != 0) return;
-  const timespec time = {static_cast<time_t>(seconds),
-                         static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
-  syscall(SYS_futex, &control->bell, FUTEX_WAIT, bell, &time, nullptr, 0);
+  if (stopping.load(std::memory_order_acquire) == 0) futex_wait(&control->bell, bell, seconds, FutexScope::kShared);
 }
 
 void ring_bell() {
   __atomic_fetch_add(&control->bell, 1, __ATOMIC_RELEASE);
-  syscall(SYS_futex, &control->bell, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+  futex_wake(&control->bell, INT_MAX, FutexScope::kShared);
 }
 
 void note_cpu() { cpu_ns.store(thread_cpu_ns(), std::memory_order_relaxed); }
@@ -188,7 +179,7 @@ void thread_main() {
     lead_now = stopping.load(std::memory_order_acquire) == 0 && claim_standby() && stand_by();
   }
   running.store(0, std::memory_order_release);
-  syscall(SYS_futex, &running, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  futex_wake(&running);
 }
 
 void start_thread() {
@@ -231,15 +222,10 @@ void leader_offer() {
 void leader_end(double seconds) {
   if (running.load(std::memory_order_acquire) == 0) return;
   stopping.store(role.load(std::memory_order_relaxed) == 1 ? 2 : 1, std::memory_order_release);
-  syscall(SYS_futex, &stopping, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  futex_wake(&stopping);
   ring_bell();
   monitor_wake();
-  const double until = monotonic_seconds() + seconds;
-  for (double now = monotonic_seconds(); running.load(std::memory_order_acquire) != 0 && now < until;
-       now = monotonic_seconds()) {
-    const timespec time = {0, static_cast<long>((until - now < 0.1 ? until - now : 0.1) * 1e9)};
-    syscall(SYS_futex, &running, FUTEX_WAIT_PRIVATE, 1, &time, nullptr, 0);
-  }
+  futex_wait_while(running, 1, seconds);
 }
 
 void leader_last_look(bool by_library, double seconds) {
@@ -254,8 +240,7 @@ void leader_last_look(bool by_library, double seconds) {
   for (double now = monotonic_seconds(); now < until; now = monotonic_seconds()) {
     const uint32_t answered = __atomic_load_n(&control->answered, __ATOMIC_ACQUIRE);
     if (static_cast<int32_t>(answered - ticket) >= 0) return;
-    const timespec time = {0, static_cast<long>((until - now < 0.1 ? until - now : 0.1) * 1e9)};
-    syscall(SYS_futex, &control->answered, FUTEX_WAIT, answered, &time, nullptr, 0);
+    futex_wait(&control->answered, answered, until - now, FutexScope::kShared);
   }
 }
 

@@ -5,10 +5,9 @@
 
 #include "detectors/hang/monitor/monitor.h"
 
-#include <linux/futex.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+
+#include <climits>
 
 #include "detectors/hang/mismatch/mismatch.h"
 #include "detectors/hang/mismatch/unmatched.h"
@@ -19,6 +18,7 @@
 #include "detectors/hang/root/hook.h"
 #include "detectors/hang/root/root.h"
 #include "detectors/hang/verdict/note.h"
+#include "shim/base/futex.h"
 #include "shim/call/runtime.h"
 #include "shim/runtime/memory.h"
 
@@ -176,7 +176,7 @@ void last_look(double now, bool root) {
   if (monitor->compared == 0 || (root ? root_busy(monitor->root) : now - monitor->compared_at < kOnItsWay)) return;
   __atomic_store_n(&control.answered, monitor->compared, __ATOMIC_RELEASE);
   monitor->compared = 0;
-  syscall(SYS_futex, &control.answered, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
+  futex_wake(&control.answered, INT_MAX, FutexScope::kShared);
 }
 
 void raised(void*, uint32_t, uint16_t kind, const void*, uint32_t) {

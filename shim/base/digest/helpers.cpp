@@ -11,11 +11,8 @@
 // application again when the digest returns, and until then nobody may be reading it.
 #include "shim/base/digest/helpers.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <climits>
@@ -23,6 +20,7 @@
 
 #include "shim/base/digest/digest.h"
 #include "shim/base/digest/variant.h"
+#include "shim/base/futex.h"
 #include "shim/base/helper_thread.h"
 
 namespace resil {
@@ -70,7 +68,7 @@ void help() {
   for (;;) {
     const uint32_t heard = bell.load(std::memory_order_acquire);
     while (do_chunk()) by_helpers.fetch_add(1, std::memory_order_relaxed);
-    syscall(SYS_futex, &bell, FUTEX_WAIT_PRIVATE, heard, nullptr, nullptr, 0);
+    futex_wait(&bell, heard);
   }
 }
 
@@ -106,7 +104,7 @@ bool share_with_helpers(const char* data, size_t leaves, uint64_t* sum) {
     open.store(chunks, std::memory_order_relaxed);
     work.store(((work.load(std::memory_order_relaxed) >> 32) + 1) << 32 | chunks, std::memory_order_release);
     bell.fetch_add(1, std::memory_order_release);
-    syscall(SYS_futex, &bell, FUTEX_WAKE_PRIVATE, helpers, nullptr, nullptr, 0);
+    futex_wake(&bell, helpers);
     while (do_chunk()) {}
     while (open.load(std::memory_order_acquire) != 0) {
       if (child.load(std::memory_order_relaxed))
