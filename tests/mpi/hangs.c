@@ -18,6 +18,7 @@
 // sendrecv   MPI_Sendrecv round a ring with one wrong tag             proved
 // collective rank 1 calls MPI_Barrier on another communicator first   proved
 // twins      as above, with two duplicates of one communicator        proved
+// windows    MPI_Win_fence on two windows in different orders       proved
 // ibarrier   MPI_Ibarrier and MPI_Wait; rank 1 waits for a message    proved
 // partial    ranks 0 and 1 are deadlocked, the others go on for ever  proved
 // exposure   rank 0 exposes its window and waits, rank 1 receives          proved
@@ -270,6 +271,11 @@ static void hang(const char* kind, double seconds) {
     MPI_Comm second;
     CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &second) == MPI_SUCCESS);
     CHECK(MPI_Barrier(me == 1 ? second : copy) == MPI_SUCCESS);
+  } else if (!strcmp(kind, "windows")) {
+    MPI_Win first, second;
+    CHECK(MPI_Win_create(in, 8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &first) == MPI_SUCCESS);
+    CHECK(MPI_Win_create(out, 8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &second) == MPI_SUCCESS);
+    CHECK(MPI_Win_fence(0, me == 1 ? second : first) == MPI_SUCCESS);
   } else if (!strcmp(kind, "ibarrier")) {
     if (me == 1) receive(0, 9);
     CHECK(MPI_Ibarrier(MPI_COMM_WORLD, &requests[0]) == MPI_SUCCESS);

@@ -38,6 +38,7 @@ FOUND = {
     "sendrecv": (3, {"deadlock", "missing_rank", "unmatched_message"}, "proved", None, "MPI_"),
     "collective": (3, {"deadlock", "collective_mismatch"}, "proved", None, "MPI_Barrier"),
     "twins": (2, {"deadlock"}, "proved", None, "MPI_Comm_dup of MPI_COMM_WORLD (2 ranks, made in hangs."),
+    "windows": (2, {"deadlock"}, "proved", None, "a window of MPI_COMM_WORLD (made in hangs."),
     "ibarrier": (2, {"deadlock", "missing_rank", "unmatched_message"}, "proved", None, "MPI_Wait"),
     "exposure": (2, {"deadlock"}, "proved", {0, 1}, "MPI_Win_wait for MPI_Win_complete of rank 1"),
     "access": (2, {"deadlock"}, "proved", {0, 1}, "for MPI_Win_post of rank 0"),
@@ -104,7 +105,7 @@ def check_found(kind, env=None):
         assert found["class"] in classes and found["confidence"] == confidence, text
         assert culprits is None or set(found["culprit_ranks"]) == culprits, text
         assert words in found["message"], text
-        if kind == "twins":  # two of one kind and size are told apart by where they were made
+        if kind in ("twins", "windows"):  # two of one kind and size are told apart by where they were made
             assert len(set(re.findall(r"made in (\S+)\)", found["message"]))) == 2, text
         assert len(found["ranks"]) == ranks and not found["unanswered"], text
         for sentence in re.split(r"(?<=\.) (?=[A-Z])", found["message"]):  # a line each

@@ -83,6 +83,29 @@ bool describe_comm(const Watched& watched, const Comms& comms, const ring::Comm&
   return width != 0;
 }
 
+/// A window or a file: "a window of MPI_COMM_WORLD"; and where it was made, when there is another one of that
+/// communicator.
+template <uint32_t count>
+bool made_from(const Watched& watched, const Comms& comms, const WindowSlot (&slots)[count], const char* what,
+               uint64_t id, char* text, uint32_t bytes) {
+  const auto id_of = [](const WindowSlot& slot) { return __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE); };
+  const WindowSlot* found = nullptr;
+  for (const WindowSlot& slot : slots)
+    if (id_of(slot) == id) found = &slot;
+  if (found == nullptr) return false;
+  bool has_namesake = false;
+  for (const WindowSlot& slot : slots)
+    has_namesake = has_namesake || (&slot != found && id_of(slot) != 0 && slot.comm == found->comm);
+  const auto width = static_cast<int>(sizeof(ring::Comm::name));
+  const char* comm = found->comm < comms.count ? comms.entries[found->comm].name : "a communicator";
+  char place[64];
+  const int length = has_namesake && module_place(watched, found->site, place, sizeof(place))
+                         ? snprintf(text, bytes, "%s of %.*s (made in %s)", what, width, comm, place)
+                         : -1;
+  if (length < 0 || length >= static_cast<int>(bytes)) snprintf(text, bytes, "%s of %.*s", what, width, comm);
+  return true;
+}
+
 /// A persistent collective: "MPI_COMM_WORLD (made by call 3 there)".
 bool persistent_name(const Watched& watched, const ring::Comm* comms, uint32_t comm_count, uint64_t id, char* text,
                      uint32_t bytes) {
@@ -134,17 +157,10 @@ bool comm_name(const Watched& watched, uint64_t id, char* text, uint32_t bytes) 
   for (uint32_t i = 0; i < all.count && id != 0; ++i)
     if (__atomic_load_n(&comms[i].id, __ATOMIC_ACQUIRE) == id)
       return describe_comm(watched, all, comms[i], false, text, bytes);
-  auto is_of = [&](const WindowSlot& slot, const char* what) {
-    if (id == 0 || __atomic_load_n(&slot.id, __ATOMIC_ACQUIRE) != id) return false;
-    const uint32_t index = slot.comm;
-    snprintf(text, bytes, "%s of %.*s", what, static_cast<int>(sizeof(comms[0].name)),
-             comms != nullptr && index < count ? comms[index].name : "a communicator");
+  if (watched.section != nullptr && id != 0 &&
+      (made_from(watched, all, watched.section->windows, "a window", id, text, bytes) ||
+       made_from(watched, all, watched.section->files, "a file", id, text, bytes)))
     return true;
-  };
-  for (uint32_t i = 0; watched.section != nullptr && i < kWindows; ++i)
-    if (is_of(watched.section->windows[i], "a window")) return true;
-  for (uint32_t i = 0; watched.section != nullptr && i < kFiles; ++i)
-    if (is_of(watched.section->files[i], "a file")) return true;
   if (comms != nullptr && id != 0 && persistent_name(watched, comms, count, id, text, bytes)) return true;
   if (watched.section != nullptr && id != 0 && __atomic_load_n(&watched.section->final_comm, __ATOMIC_ACQUIRE) == id) {
     snprintf(text, bytes, "MPI_COMM_WORLD");  // MPI_Finalize may delete its entry

@@ -101,6 +101,7 @@ struct WindowSlot {
   int32_t rank, size;
   uint32_t comm;  ///< index in section "comms" of the communicator that it was made from
   uint32_t reserved;
+  uint64_t site;  ///< of the call that made it
 };
 
 /// A lock of a window that this rank certainly holds: an operation under it is complete at its target, or it is on the

@@ -64,6 +64,7 @@ WindowSlot* take(WindowSlot (&slots)[count], Event& e, uint64_t sequence, uint64
     slot.rank = e.comm->rank;
     slot.size = e.comm->size;
     slot.comm = e.comm->index;
+    slot.site = e.site;
     *id = hash_combine(hash_combine(salt, e.comm->ring->id), sequence);
     return &slot;
   }
