@@ -59,8 +59,6 @@ bool parts_begin(int part, int parts, const PartHooks& hooks) {
   return true;
 }
 
-uint64_t part_comm() { return resil_parts_comm; }
-
 void parts_may_differ(const char* why) {
   if (part_hooks.may_differ != nullptr) part_hooks.may_differ(why);
 }

@@ -36,7 +36,5 @@ void parts_may_differ(const char* why);
 /// Collective over the world, inside MPI_Init: makes the communicator of `part`, in the order of world ranks, and puts
 /// it in the world's place. False: MPI would not.
 bool parts_begin(int part, int parts, const PartHooks& hooks);
-/// Handle bits of the part's communicator; 0: this job has no parts.
-uint64_t part_comm();
 
 }  // namespace resil
