@@ -20,7 +20,8 @@ def smoke(*words, status=0, **env):
     folder = jobs.scratch()
     launcher = " ".join(jobs.launcher(MPI, 4, {})[:-1] + ["{ranks}"])
     line = [sys.executable, os.path.join(jobs.ROOT, "scripts", "resil"), "smoke", "--mpicc", f"mpicc.{MPI}",
-            "--launcher", launcher, "--library", jobs.library(), "--directory", folder, "--ranks", "2", "--volume", "1", *words]
+            "--launcher", launcher, "--library", jobs.library(), "--directory", folder, "--ranks", "2", "--volume", "1",
+            "--timeout", "3000", *words]  # the limit is the job's below, of a free machine
     job = jobs.start(line, env=env, timeout=60)
     assert job.returncode == status, job.text()
     assert os.listdir(folder) == [], os.listdir(folder)
