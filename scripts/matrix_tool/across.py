@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One recording for all cells, and the bits of reductions on all of them.
 
-The first cell of each ABI (Open MPI's, MPICH's, the standard one) builds tests/mpi/replay.c, whose result is another one in each
-run, and records it; all other cells of that ABI verify that recording with that program, and must print what the recorded
+The cell of the oldest release of each ABI (Open MPI's, MPICH's, the standard one) builds tests/mpi/replay.c, whose result is another
+one in each run, and records it; all other cells of that ABI verify that recording with that program, and must print what the recorded
 run printed. (A recording is of one build of a program: what was compiled for one ABI does not run on another.)
 Every cell runs tests/mpi/reductions.cpp, which prints a digest for each type and
 operation; all of them must have the digests of the first one, long double apart on aarch64, where it is another type."""
