@@ -307,15 +307,19 @@ def has_its_first_node_stopped(mpi, place):
     """Nobody of the node whose thread answers for all runs any more: another node answers, does not accuse it at once, later it does; when it
     goes on it is asked again."""
     job = Job(mpi, place, "cycle", ranks=3, RESIL_NODE_RANKS="1")
+    def seconds(found):
+        """From the question to the answer."""
+        with open(os.path.join(job.directory, found["source"]), encoding="utf-8") as file:
+            told = json.load(file)
+        return (told["time_ns"] - told["ticket"]) * 1e-9
     _, found = job.until(lambda found: found["verdict"] == "deadlock", "--no-stacks")
+    usual = seconds(found)  # longer on a crowded machine
     os.kill(job.pids()[0], signal.SIGSTOP)
     try:
         _, found = job.until(lambda found: True, "--no-stacks", "--wait", "30")
-        with open(os.path.join(job.directory, found["source"]), encoding="utf-8") as file:
-            told = json.load(file)
         assert found["unanswered"] == [0], found
         assert not found["culprits"] or found["quiet"] > 3, found
-        assert (told["time_ns"] - told["ticket"]) * 1e-9 < 5, told  # the silence after which it is given up where nobody has asked
+        assert seconds(found) < 5 + usual, (seconds(found), usual)  # 5 s of silence: given up where nobody has asked
         _, found = job.until(lambda found: found["kind"] == "node_silent", "--no-stacks")
         assert found["culprits"] == [0] and found["detail"] == "unreachable", found
     finally:
