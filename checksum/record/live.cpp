@@ -30,6 +30,7 @@ bool leads;
 uint64_t started;  // receives with wildcards so far
 uint64_t told, taken, polls, matches;  // for the report
 const char* lost_why;
+uint64_t last_led = UINT64_MAX;  // the leader: matches of later receives are not told any more
 
 int32_t source_of(const Event& e) { return e.attributes & kCallBothWays ? e.receive_peer : e.peer; }
 int32_t tag_of(const Event& e) { return e.attributes & kCallBothWays ? e.receive_tag : e.tag; }
@@ -76,15 +77,23 @@ void lose(PerThread& t, const char* why) {
   add_note_format(messages::record::choices_lost, why);
 }
 
+void stop(const char* why) {
+  if (lost_why != nullptr || part_place.parts == 0) return;
+  lost_why = why;
+  choices_follow = false;
+  last_led = started;
+  lone.over = true;
+}
+
 bool begin() {
   asked = true;
   if (part_place.parts == 0 || backend->thread_multiple()) return false;
   leads = part_place.part == 0;
   lone.stream_id = 1;
-  lone.over = leads;
   begun = choices_begin();
-  if (begun) choices_follow = true;
-  else parts_may_differ("choices of MPI's that do not follow the leading part");
+  choices_follow = begun && lost_why == nullptr;  // else the program has asked for its process id by now
+  lone.over = leads || !choices_follow;
+  if (!begun) parts_may_differ("choices of MPI's that do not follow the leading part");
   return begun;
 }
 
@@ -136,6 +145,8 @@ void note_match(Event& e, int64_t place, bool freed, const Entry& entry) {
 
 PerThread* live_thread() { return &lone; }
 
+void live_prepare() { choices_stop = stop; }
+
 void live_enter(Event& e) {
   if (!begun && (asked || !begin())) {
     // Before MPI_Init has returned there are no parts.
@@ -167,7 +178,7 @@ void live_leave(Event& e) {
   PerThread& t = lone;
   if (!begun || t.depth == 0 || t.calls[0].event != &e) return;
   Call& call = t.calls[0];
-  if (leads && chooses(e)) {
+  if (leads && choices_follow && chooses(e)) {
     if (is_failing_poll(e)) {
       polls += 1;
       choices_send_poll(*e.thread, name_of(e));
@@ -184,7 +195,7 @@ void live_leave(Event& e) {
     if (!(e.attributes & kCallPersistent)) ++started;
     if (e.cookies != nullptr) follow(e, t, call);
     const bool followed = e.cookies != nullptr && e.cookies[kCookie] != 0;
-    if (leads && !followed && !(e.attributes & kCallPersistent))
+    if (leads && choices_follow && !followed && !(e.attributes & kCallPersistent))
       choices_send_match(*e.thread, call.ordinal, {-1, -1, 0});
   }
   started += call.told;
@@ -199,7 +210,7 @@ void live_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
     entry->forced = false;
     forced_pending.fetch_sub(1, std::memory_order_relaxed);
   }
-  if (leads && entry->active) note_match(e, place, freed, *entry);
+  if (leads && entry->active && entry->ordinal <= last_led) note_match(e, place, freed, *entry);
   if (entry->persistent && !freed) entry->active = false;
   else entry_release(entry);
 }

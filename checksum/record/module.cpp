@@ -94,6 +94,7 @@ bool enabled() {
 void before_init() {
   if (mode.live) {
     mode.patience = config_real("RESIL_REPLICAS_SECONDS");
+    live_prepare();
     return connect_staging();
   }
   if (mode.recording && mode.verifying) stop_unusable(messages::record::both_modes);

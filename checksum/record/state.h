@@ -208,6 +208,7 @@ Reading match_of(Event& event, PerThread& t, uint64_t ordinal, Match* match);
 void connect_staging();  ///< staged.h
 
 // --- live.cpp: with RESIL_REPLICAS, in place of a recording --------------------------------------------------------
+void live_prepare();  ///< in MPI_Init
 PerThread* live_thread();  ///< one for all
 void live_enter(Event& event);
 void live_leave(Event& event);

@@ -24,6 +24,7 @@
 #include "detectors/replicas/words.h"
 #include "shim/abi/backend.h"
 #include "shim/call/function_slots.h"
+#include "shim/call/parts.h"
 #include "shim/runtime/accelerators/loads.h"
 #include "shim/runtime/memory.h"
 
@@ -235,6 +236,7 @@ const char* name_of_row(unsigned row);
 template <unsigned row>
 Word noticed_stand_in(Word a, Word b, Word c, Word d, Word e, Word f) {
   may_differ(name_of_row(row));
+  if (choices_stop != nullptr) choices_stop(name_of_row(row));
   return call(row, a, b, c, d, e, f);
 }
 

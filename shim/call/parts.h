@@ -32,6 +32,11 @@ extern PartPlace part_place;
 /// who carries it (checksum/record/live.cpp).
 inline constinit bool choices_follow = false;
 void parts_may_differ(const char* why);
+/// From here on MPI chooses in this rank: the program has asked for what makes its messages others in each part, so
+/// that a choice of the leading one's might never come. Called at the same place in each part; async-signal-safe. Null:
+/// choices do not follow.
+using ChoicesStop = void (*)(const char* why);
+inline constinit ChoicesStop choices_stop = nullptr;
 
 /// Collective over the world, inside MPI_Init: makes the communicator of `part`, in the order of world ranks, and puts
 /// it in the world's place. False: MPI would not.

@@ -3,8 +3,8 @@
 // What a program does with files, standard input and the rest of its surroundings, for replicas_test.py: run alone and
 // in parts, it prints the same and leaves the same files.
 //
-// replicas files|input|world|flip KIND|choice|led TURNS|kinds WHAT|names|restless|strangers|port|fail     SLOW=N: part
-// N of the job is late (parts are told by the launcher's rank)
+// replicas files|input|world|flip KIND|choice|led TURNS|kinds WHAT|names|restless|ids|strangers|port|fail     SLOW=N:
+// part N of the job is late (parts are told by the launcher's rank)
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -510,6 +510,16 @@ static void restless(void) {
   }
 }
 
+/* Who sends depends on a process id, and rank 0 has a receive pending for it. */
+static void ids(void) {
+  double value = 1;
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int own = (int)getpid() % 2, from = 1 + (job_rank() / size + 0 * own) % (size - 1);
+  if (rank == 0) MPI_Irecv(&value, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 4, MPI_COMM_WORLD, &request);
+  if (rank == from) MPI_Send(&value, 1, MPI_DOUBLE, 0, 4, MPI_COMM_WORLD);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 /* Rank 0 is sent something by whom its part likes: the leading one's choice does not come in the others. */
 static void strangers(void) {
   double value = 1;
@@ -552,6 +562,8 @@ int main(int argc, char** argv) {
     names();
   } else if (strcmp(scene, "restless") == 0) {
     restless();
+  } else if (strcmp(scene, "ids") == 0) {
+    ids();
   } else if (strcmp(scene, "strangers") == 0) {
     strangers();
   } else if (strcmp(scene, "port") == 0) {

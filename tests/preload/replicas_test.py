@@ -262,6 +262,15 @@ def check_strangers():
     assert "do not come here" in choices_of(result)[3]["lost"], choices_of(result)
 
 
+def check_ids():
+    """A program that has asked for its process id may send other messages in each part: choices do not follow from there on."""
+    result = program("ids", parts=2, ranks=3, env={"RESIL_ON_MISMATCH": "log"})
+    assert result.returncode == 0 and not result.timed_out, result.text()
+    assert all(one["lost"] == "getpid" for one in choices_of(result).values()), choices_of(result)
+    found = [one for report in reports.load(result.directory).values() for one in report["findings"]]
+    assert all(one["confidence"] == "suspected" for one in found), found
+
+
 def check_choices():
     """What comes apart by MPI's choice alone is suspected, and ends no job."""
     for _ in range(5):  # on a crowded machine a message may be later than a pause of 0.3 s, and both parts choose alike
@@ -294,7 +303,7 @@ def main(build, mpi, *names):
                ("what is refused", check_refused), ("nodes", check_nodes), ("clean", check_clean), ("choices", check_choices),
                ("choices that follow, two parts", lambda: check_led(2)), ("choices that follow, three parts", Long(lambda: check_led(3))),
                ("choices that follow, a flip", check_led_flip), ("a message of the leading part's alone", check_strangers),
-               ("names of hosts", check_names), ("not deterministic", check_restless), ("a pool of workers", check_pool),
+               ("names of hosts", check_names), ("process ids", check_ids), ("not deterministic", check_restless), ("a pool of workers", check_pool),
                *((f"requests of all kinds, {what}", lambda what=what: check_kinds(what)) for what in ("start", "ireduce")),
                *((f"flips, {kind}, {parts} parts", lambda kind=kind, parts=parts: check_flips(parts, kind))
                  for kind in ("send", "isend", "reduce") for parts in (2, 3)), ("one part fails", check_one_part_fails)]
