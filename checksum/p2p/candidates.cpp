@@ -59,7 +59,7 @@ void wild_received(const Event& e, const WildReceive& receive) {
   const uint64_t head = trace.head;
   const uint64_t oldest = head > kLookBack && head - kLookBack > looked_at ? head - kLookBack : looked_at;
   uint64_t number = head;
-  while (number > oldest && !tells_others(trace.records[(number - 1) % ring::kRecordsPerTrace])) --number;
+  while (number > oldest && !tells_others(ring::record_at(trace, number - 1))) --number;
   if (number > oldest) last_told = number;
   else if (oldest > looked_at) last_told = oldest;
   looked_at = head;

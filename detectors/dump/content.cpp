@@ -22,12 +22,15 @@ bool is_live(const TraceBuffer& trace) { return trace.state == static_cast<uint3
 uint32_t trace_count() { return runtime.traces != nullptr ? runtime.trace_count : 0; }
 
 /// First record (counted from 0) that the ring still holds.
-uint64_t first_record(uint64_t head) { return head > ring::kRecordsPerTrace ? head - ring::kRecordsPerTrace : 0; }
+uint64_t first_record(const TraceBuffer& trace, uint64_t head) {
+  const uint64_t held = ring::records_of(trace);
+  return head > held ? head - held : 0;
+}
 
 /// The newest record that is an MPI call, among the last few.
 bool last_call(const TraceBuffer& trace, Record* record) {
   const uint64_t head = __atomic_load_n(&trace.head, __ATOMIC_ACQUIRE);
-  const uint64_t first = first_record(head);
+  const uint64_t first = first_record(trace, head);
   for (uint64_t n = head; n > first && head - n < kListedRecords;) {
     if (copy_record(trace, --n, record) && is_call(*record)) return true;
   }
@@ -204,7 +207,7 @@ void Content::records() const {
     }
     text.str(trace.step != 0 ? "" : " (the program names no steps: MPI calls)").str(". Last records, newest first:\n");
     const uint64_t head = __atomic_load_n(&trace.head, __ATOMIC_ACQUIRE);
-    const uint64_t first = first_record(head);
+    const uint64_t first = first_record(trace, head);
     for (uint64_t n = head; n > first && head - n < kListedRecords;) {
       Record record;
       text.str("  ");

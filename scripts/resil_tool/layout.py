@@ -22,6 +22,7 @@ K_ANY_TAG = -1
 K_MAX_CALLS = 704
 K_PEER_ENTRIES = 128
 K_RECORDS_PER_LANE = 2048
+K_RECORDS_OF_FURTHER = 256
 
 PHASES = ("starting", "running", "finalizing", "finished", "aborted", "stopped")
 RECORD_OPEN, RECORD_DONE, RECORD_STEP, RECORD_NORM, RECORD_CHECKSUM, RECORD_COUNT = range(6)
@@ -33,7 +34,7 @@ REQUEST_KINDS = ("none", "send", "receive", "collective", "rma", "io", "communic
 CONSTANTS = {  # name in the header: value here; compared by the drift test
     "kMagic": MAGIC, "kVersion": VERSION, "kNoPeer": K_NO_PEER, "kAnySource": K_ANY_SOURCE,
     "kProcNull": K_PROC_NULL, "kRootSelf": K_ROOT_SELF, "kNoTag": K_NO_TAG, "kAnyTag": K_ANY_TAG,
-    "kMaxCalls": K_MAX_CALLS, "kPeerEntries": K_PEER_ENTRIES, "kRecordsPerTrace": K_RECORDS_PER_LANE,
+    "kMaxCalls": K_MAX_CALLS, "kPeerEntries": K_PEER_ENTRIES, "kRecordsPerTrace": K_RECORDS_PER_LANE, "kRecordsOfFurther": K_RECORDS_OF_FURTHER,
     "kRequestBucket": 8, "kRequestReach": 4,
     "Phase::kStarting": 0, "Phase::kRunning": 1, "Phase::kFinalizing": 2, "Phase::kFinished": 3,
     "Phase::kAborted": 4, "Phase::kStopped": 5, "RecordState::kOpen": RECORD_OPEN,
@@ -206,7 +207,8 @@ Q step
 I step_name
 I depth
 s[16] name
-Q[7] reserved
+Q last_place
+Q[6] reserved
 opaque[%d]@8 counters
 opaque[%d]@8 peers
 opaque[%d]@64 records

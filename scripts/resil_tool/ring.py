@@ -28,7 +28,15 @@ SANE_SECONDS = 4e9  # no real counter of seconds is larger
 
 Call = collections.namedtuple("Call", "name state flags comm comm_handle peer tag repeat bytes site sequence start "
                                       "seconds lane")
-LaneHead = collections.namedtuple("LaneHead", "index offset head")
+class LaneHead(collections.namedtuple("LaneHead", "index offset head")):
+    """A thread's lane. `records`: how many it holds at most."""
+
+    @property
+    def records(self) -> int:
+        last = self.head.last_place
+        return (last % layout.K_RECORDS_PER_LANE if last else layout.K_RECORDS_PER_LANE - 1) + 1
+
+
 Section = collections.namedtuple("Section", "offset stride entries")
 
 
@@ -258,10 +266,10 @@ class Ring:
 
     def _call(self, lane: LaneHead, index: int, steps: bool = False) -> Call | None:
         """Record number `index` of a lane, if it is still there. `steps`: also where the program has begun a step."""
-        if index < 0 or index + layout.K_RECORDS_PER_LANE < lane.head.head:
+        if index < 0 or index + lane.records < lane.head.head:
             return None
         raw = self.read(lane.offset + layout.LANE.offsets["records"]
-                        + index % layout.K_RECORDS_PER_LANE * layout.RECORD.size, layout.RECORD.size)
+                        + index % lane.records * layout.RECORD.size, layout.RECORD.size)
         if len(raw) < layout.RECORD.size:
             return None
         r = layout.RECORD.unpack(raw)
@@ -280,7 +288,7 @@ class Ring:
     def history(self, lane: LaneHead) -> list[Call]:
         """All records of a lane that are still there, the oldest first: calls, finished or open, and the program's own steps."""
         head, found = lane.head.head, []
-        for index in range(max(0, head - layout.K_RECORDS_PER_LANE), min(head, 2**62)):
+        for index in range(max(0, head - lane.records), min(head, 2**62)):
             call = self._call(lane, index, steps=True)
             if call:
                 found.append(call)

@@ -5,6 +5,8 @@
 
 #include "shim/call/dispatch.h"
 
+#include <initializer_list>
+
 #include "shim/call/attach.h"
 #include "shim/call/fast_path.h"
 #include "shim/call/flight.h"
@@ -124,10 +126,35 @@ bool has_former(const SiteEntry& site) {
          !call_info(static_cast<CallId>(site.id & kNoCall)).has(kCallPoll);
 }
 
+/// The place of two for an envelope: its own, a free one, or one that another must leave. There are more of them once
+/// that has happened often.
+[[gnu::always_inline]] inline unsigned former_place_for(Thread& thread, const SiteEntry& site) {
+  constexpr uint32_t kOften = 16;
+  const uint64_t bits = former_bits(site.site, site.comm_handle, site.type, site.count, site.peer);
+  const unsigned first = former_place(thread, bits), second = former_other(first, bits);
+  const auto is_own = [&](const SiteEntry& one) {
+    return one.site == site.site && one.comm_handle == site.comm_handle && one.type == site.type &&
+           one.count == site.count && one.peer == site.peer && one.tag == site.tag &&
+           (one.id & kNoCall) == (site.id & kNoCall);
+  };
+  const auto is_free = [&](const SiteEntry& one) {
+    return one.return_address == 0 || one.id == kNoCall ||
+           one.generation != call_generation.load(std::memory_order_relaxed);
+  };
+  if (is_own(thread.former[first]) || (is_free(thread.former[first]) && !is_own(thread.former[second]))) return first;
+  if (is_own(thread.former[second]) || is_free(thread.former[second])) return second;
+  if (++thread.former_moved == kOften && thread.former_more == 0) {
+    for (unsigned i = 0; i < kFewFormer; ++i) thread.former[i].return_address = 0;  // they have other places now
+    thread.former_more = kFormerMore;
+    return former_place(thread, bits);
+  }
+  return thread.former_moved % 2 != 0 ? first : second;
+}
+
 /// The last envelope of a call site, before another one takes its place.
 [[gnu::noinline]] void keep_former(Thread& thread, const SiteEntry& site) {
   if (!has_former(site)) return;
-  const unsigned place = former_place(site.site, site.comm_handle, site.type, site.count, site.peer);
+  const unsigned place = former_place_for(thread, site);
   thread.former[place] = site;
   thread.type_sites.add(site.type, kSiteCache + place);
   if (has_two_types(site)) thread.type_sites.add(site.receive_type, kSiteCache + place);
@@ -139,12 +166,16 @@ bool has_former(const SiteEntry& site) {
   const Amount amount = kAmounts[e.id];
   const bool moves = amount == Amount::kOneArgument || amount == Amount::kBlocks;
   const int64_t count = amount == Amount::kBlocks ? counts_of(e) : side.count;
-  SiteEntry& former =
-      e.thread->former[former_place(e.site, e.comm_handle, moves ? side.type : 0, moves ? count : 0, e.peer)];
-  if (former.return_address != e.return_address || former.site != e.site || !repeats(e, former)) return nullptr;
-  // What stood in the way of the fast path may do so no more.
-  if (!(former.id & kFast) && hooks().all_fast && fast::kMayBeFast.of[static_cast<unsigned>(e.id)]) return nullptr;
-  return &former;
+  const uint64_t bits = former_bits(e.site, e.comm_handle, moves ? side.type : 0, moves ? count : 0, e.peer);
+  const unsigned first = former_place(*e.thread, bits);
+  for (const unsigned place : {first, former_other(first, bits)}) {
+    SiteEntry& former = e.thread->former[place];
+    if (former.return_address != e.return_address || former.site != e.site || !repeats(e, former)) continue;
+    // What stood in the way of the fast path may do so no more.
+    if (!(former.id & kFast) && hooks().all_fast && fast::kMayBeFast.of[static_cast<unsigned>(e.id)]) return nullptr;
+    return &former;
+  }
+  return nullptr;
 }
 
 /// A call that sends and receives, the general way. Once one receives what the last one from its site did, the next may
@@ -272,7 +303,8 @@ void leave(Event& e) {
   if (e.attributes & (kCallStarts | kCallActivates | kCallCompletes | kCallCreatesComm)) leave_tables(e);
   for (auto* hook = hooks().leave; *hook != nullptr; ++hook) (*hook)(e);
   if (e.attributes & kCallCompletes) request_forget(e);
-  if (thread.trace->head - e.record_number < ring::kRecordsPerTrace) [[likely]] {  // else callbacks' calls overwrote it
+  if (thread.trace->head - e.record_number <= thread.trace->last_place)
+      [[likely]] {  // else callbacks' calls overwrote it
     if (e.attributes & kCallPoll) flight::leave_poll(e);
     else flight::leave(e);
   }

@@ -127,9 +127,11 @@ void prepare_exchange(Event& e, SiteEntry& site) {
   }
   *place = half;
   site.receive_type = half.type;
-  const auto index = static_cast<unsigned>(&site - e.thread->sites);
-  static_assert(offsetof(Thread, former) == offsetof(Thread, sites) + sizeof(Thread::sites));
-  e.thread->type_sites.add(half.type, index);
+  Thread& thread = *e.thread;
+  const bool is_former = &site >= thread.former;
+  static_assert(offsetof(Thread, former) > offsetof(Thread, sites));
+  e.thread->type_sites.add(
+      half.type, static_cast<unsigned>(is_former ? &site - thread.former + kSiteCache : &site - thread.sites));
   site.id = static_cast<uint16_t>(id | kFast);
   enable();
 }
@@ -168,7 +170,7 @@ void carried_event(Event& e) {
   CommInfo* comm = e.comm;
   const void *given_send = e.given_send, *given_receive = e.given_receive;
   ring::TraceBuffer& trace = *e.thread->trace;
-  event_of(e, {e.thread, &trace.records[(trace.current - 1) % ring::kRecordsPerTrace]}, id, 0);
+  event_of(e, {e.thread, &trace.records[(trace.current - 1) & trace.last_place]}, id, 0);
   e.large = call_info(id).has(kCallLargeCount);
   e.send = send;
   e.receive = receive;

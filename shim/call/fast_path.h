@@ -43,7 +43,7 @@ struct Call {
 };
 inline bool is_there(Call call) {  ///< else callbacks' calls overwrote the record
   const ring::TraceBuffer& trace = *call.thread->trace;
-  return trace.head - trace.current < ring::kRecordsPerTrace;
+  return trace.head - trace.current <= trace.last_place;
 }
 
 /// Carries a reduction out, as a module would that executes it instead of the library. Of the Event there are only what
@@ -93,30 +93,44 @@ template <CallId id>
   return site;
 }
 
-/// What an equal call from there has left, though another one has followed it; null: nothing that may go the fast path.
-template <CallId id>
-[[gnu::always_inline]] inline SiteEntry* former(Thread* thread, uint64_t return_address, uint64_t frame, uint64_t comm,
-                                                uint64_t type, int64_t count, int peer) {
+/// The entry of an equal call from there: the last one, or one that another has followed; null: nothing that may go the
+/// fast path. `differs`: whether an entry is of a call with other arguments.
+template <CallId id, class Differs>
+[[gnu::always_inline]] inline SiteEntry* equal_call(Thread* thread, uint64_t return_address, uint64_t frame,
+                                                    uint64_t comm, uint64_t type, int64_t count, int peer,
+                                                    Differs differs) {
   if (thread == nullptr || thread->depth != 0) [[unlikely]]
     return nullptr;
-  const SiteEntry& site = thread->sites[site_place(return_address)];
-  if (site.return_address != return_address) [[unlikely]]
+  SiteEntry* site = &thread->sites[site_place(return_address)];
+  asm("" : "+r"(site));  // one register, not an index worked out again at each use
+  if (site->return_address != return_address) [[unlikely]]
     return nullptr;
+  const uint32_t generation = call_generation.load(std::memory_order_relaxed);
+  const auto holds = [&](const SiteEntry& one) {
+    return one.id == (static_cast<uint16_t>(id) | kFast) && one.generation == generation && !differs(one);
+  };
   uint64_t program = return_address;
-  if (site.special) [[unlikely]] {
-    if (site.kind == SiteClass::kInternal || site.offset == kNoPlace) return nullptr;
-    if (site.offset != 0) {
-      program = *reinterpret_cast<const uint64_t*>(frame + site.offset);
-      if (program - site.module_start >= site.module_bytes) return nullptr;
+  bool there = true;
+  if (site->special) [[unlikely]] {
+    if (site->kind == SiteClass::kInternal || site->offset == kNoPlace) return nullptr;
+    if (site->offset != 0) {
+      program = *reinterpret_cast<const uint64_t*>(frame + site->offset);
+      if (program - site->module_start >= site->module_bytes) return nullptr;
     }
-    program += site.shift;
+    program += site->shift;
+    there = program == site->site;
   }
-  SiteEntry* found = &thread->former[former_place(program, comm, type, count, peer)];
-  asm("" : "+r"(found));
-  if (found->id != (static_cast<uint16_t>(id) | kFast) || found->return_address != return_address ||
-      found->site != program || found->generation != call_generation.load(std::memory_order_relaxed))
-    return nullptr;
-  return found;
+  if (there && holds(*site)) [[likely]]
+    return site;
+  const uint64_t bits = former_bits(program, comm, type, count, peer);
+  unsigned place = former_place(*thread, bits);
+  for (unsigned which = 0;;) {
+    SiteEntry* found = &thread->former[place];
+    asm("" : "+r"(found));
+    if (found->return_address == return_address && found->site == program && holds(*found)) return found;
+    if (++which == 2) return nullptr;
+    place = former_other(place, bits);
+  }
 }
 
 struct Stamp {
@@ -224,15 +238,10 @@ template <CallId id, bool threads = false>
                                            int64_t count, uint64_t type, int peer, int tag, uint64_t comm) {
   constexpr bool kReceives = call_info(id).call_class == CallClass::kReceive;
   Thread* thread = current_thread;
-  SiteEntry* site = repeated<id>(thread, return_address, frame);
-  const auto differs = [&] {
-    return site == nullptr || site->comm_handle != comm || site->peer != peer || site->tag != tag ||
-           site->count != count || site->type != type;
-  };
-  if (differs()) [[unlikely]] {
-    site = former<id>(thread, return_address, frame, comm, type, count, peer);
-    if (differs()) return false;
-  }
+  SiteEntry* site = equal_call<id>(thread, return_address, frame, comm, type, count, peer, [&](const SiteEntry& one) {
+    return one.comm_handle != comm || one.peer != peer || one.tag != tag || one.count != count || one.type != type;
+  });
+  if (site == nullptr) return false;
   if (!is_host(*thread, buffer)) [[unlikely]]
     return false;
   ring::Wait* wait = thread->wait;
@@ -267,15 +276,10 @@ template <CallId id, bool threads = false>
                                             int64_t receive_count, uint64_t receive_type, int source, int receive_tag,
                                             uint64_t comm) {
   Thread* thread = current_thread;
-  SiteEntry* site = repeated<id>(thread, return_address, frame);
-  const auto differs = [&] {
-    return site == nullptr || site->comm_handle != comm || site->peer != peer || site->tag != tag ||
-           site->count != count || site->type != type;
-  };
-  if (differs()) [[unlikely]] {
-    site = former<id>(thread, return_address, frame, comm, type, count, peer);
-    if (differs()) return false;
-  }
+  SiteEntry* site = equal_call<id>(thread, return_address, frame, comm, type, count, peer, [&](const SiteEntry& one) {
+    return one.comm_handle != comm || one.peer != peer || one.tag != tag || one.count != count || one.type != type;
+  });
+  if (site == nullptr) return false;
   const ReceivingHalf* half = site->receiving;
   // Its type twice: who frees one closes the sites that have it, and others may have filled this half anew.
   if (half->comm_handle != comm || half->type != receive_type || site->receive_type != receive_type ||
@@ -418,19 +422,16 @@ template <CallId id, bool threads = false>
                                               const void* received, int64_t count, uint64_t type, int root, uint64_t op,
                                               uint64_t comm) {
   Thread* thread = current_thread;
-  SiteEntry* site = repeated<id>(thread, return_address, frame);
   constexpr CallInfo info = call_info(id);
   constexpr bool kMoves = moves_data(info.collective);
-  const auto differs = [&] {
-    return site == nullptr || site->comm_handle != comm || (has_root(info.collective) && site->peer != root) ||
-           ((is_reduction(info.collective) || info.has(kCallHasBlocks)) && site->op != op) ||
-           (kMoves && (site->count != count || site->type != type));
-  };
-  if (differs()) [[unlikely]] {
-    site = former<id>(thread, return_address, frame, comm, kMoves ? type : 0, kMoves ? count : 0,
-                      has_root(info.collective) ? root : ring::kNoPeer);
-    if (differs()) return false;
-  }
+  SiteEntry* site =
+      equal_call<id>(thread, return_address, frame, comm, kMoves ? type : 0, kMoves ? count : 0,
+                     has_root(info.collective) ? root : ring::kNoPeer, [&](const SiteEntry& one) {
+                       return one.comm_handle != comm || (has_root(info.collective) && one.peer != root) ||
+                              ((is_reduction(info.collective) || info.has(kCallHasBlocks)) && one.op != op) ||
+                              (kMoves && (one.count != count || one.type != type));
+                     });
+  if (site == nullptr) return false;
   if (kMoves && (!is_host(*thread, sent) || !is_host(*thread, received))) [[unlikely]]
     return false;
   Stamp time;
@@ -482,7 +483,7 @@ template <CallId id>
   ring::TraceBuffer& trace = *thread->trace;
   ring::Wait* wait = thread->wait;
   const uint64_t head = trace.head, run = wait != nullptr ? ring::kRun | wait->steps : 0;
-  ring::Record& last = trace.records[(head - 1) % ring::kRecordsPerTrace];  // of a new trace buffer: zeros
+  ring::Record& last = trace.records[(head - 1) & trace.last_place];  // of a new trace buffer: zeros
   const bool on = goes_on(last, site->record);
   if (wait != nullptr) [[likely]] {
     if ((wait->instance == run) != on) [[unlikely]]

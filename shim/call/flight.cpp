@@ -19,7 +19,7 @@ namespace {
 SpinLock names_lock;
 
 ring::Record* newest(ring::TraceBuffer& trace) {
-  return trace.head != 0 ? &trace.records[(trace.head - 1) % ring::kRecordsPerTrace] : nullptr;
+  return trace.head != 0 ? &trace.records[(trace.head - 1) & trace.last_place] : nullptr;
 }
 
 ring::Record& append(ring::TraceBuffer& trace) { return *flight::place_for_next(trace, trace.head); }
@@ -184,6 +184,7 @@ double measure_cost() {
   if (mapped == nullptr) return 0;
   Rehearsal& rehearsal = *mapped;
   rehearsal.thread.trace = &rehearsal.trace;
+  rehearsal.trace.last_place = ring::kRecordsOfFurther - 1;
   SiteEntry& site = rehearsal.thread.sites[0];
   Event e;
   clear_event<CallId::kMPI_Barrier>(e);
@@ -211,7 +212,7 @@ void local(Thread& thread, CallId id, uint64_t site) {
   ++trace.calls;
   ++trace.counters[call].count;
   ring::Record& last =
-      trace.records[(trace.head - 1) % ring::kRecordsPerTrace];  // of a new trace buffer: zeros, no call's site
+      trace.records[(trace.head - 1) & trace.last_place];  // of a new trace buffer: zeros, no call's site
   if (last.call == call && last.site == site && (last.flags & ring::kFolded)) {
     ++last.repeat;
     return;

@@ -73,7 +73,7 @@ void local(Thread& thread, CallId id, uint64_t site);
 /// a copy of the one that lies there for whole. On x86-64 nothing but an order for the compiler.
 [[gnu::always_inline]] inline ring::Record* place_for_next(ring::TraceBuffer& trace, uint64_t head) {
   __atomic_thread_fence(__ATOMIC_RELEASE);
-  return &trace.records[head % ring::kRecordsPerTrace];
+  return &trace.records[head & trace.last_place];
 }
 
 [[gnu::always_inline]] inline void enter(Event& e, SiteEntry& site) {

@@ -193,7 +193,7 @@ uint64_t site_beyond(SiteEntry& entry, uint64_t frame) {
 void sites_forget(Thread& thread) {
   thread.objects_unloaded = objects_unloaded.load(std::memory_order_acquire);
   for (SiteEntry& entry : thread.sites) entry.return_address = 0;
-  for (SiteEntry& entry : thread.former) entry.return_address = 0;
+  for (unsigned i = 0; i < kFewFormer << thread.former_more; ++i) thread.former[i].return_address = 0;
   forget_steps();
 }
 

@@ -119,6 +119,11 @@ Thread* thread_register() {
   thread->comm_generation = thread->type_generation = ~0u;
   thread->host_ranges = {&HostRangeCache::kNever, HostRangeCache::kNever + 1, 0, 0};
   thread->trace = claim_trace(&thread->trace_index);
+  if (thread->trace->last_place == 0) {
+    const bool all = thread->trace_index == 0 || thread->trace == &shared_trace;
+    __atomic_store_n(&thread->trace->last_place, (all ? ring::kRecordsPerTrace : ring::kRecordsOfFurther) - 1,
+                     __ATOMIC_RELAXED);
+  }
   __atomic_store_n(&thread->trace->tid, static_cast<int32_t>(syscall(SYS_gettid)), __ATOMIC_RELAXED);
   pthread_getname_np(pthread_self(), thread->trace->name, sizeof(thread->trace->name));
   if (thread->trace->head == 0) {

@@ -109,8 +109,11 @@ struct TypeCacheEntry {
   const TypeMap* map;  ///< of a module that flattens datatypes; null: not asked for yet
 };
 
-constexpr unsigned kSiteCache = 256, kFormerSites = 32, kReceivingHalves = 32, kCommCache = 8, kTypeCache = 64,
+constexpr unsigned kSiteCache = 256, kFormerSites = 128, kReceivingHalves = 32, kCommCache = 8, kTypeCache = 64,
                    kMaxModules = 16;
+/// Of the former envelopes' places those that are used until they no longer suffice: pages that few need stay
+/// untouched.
+constexpr unsigned kFewFormer = 32;
 
 /// Buffers that do not activate the dormant module (module.h), host memory that is: all of them while `*word == value`,
 /// else those in [low, low + bytes).
@@ -143,7 +146,6 @@ struct Thread {
   CommCacheEntry comms[kCommCache];
   TypeCacheEntry types[kTypeCache];
   SiteEntry sites[kSiteCache];
-  SiteEntry former[kFormerSites];  ///< envelopes before the last one: loops over partners, a binding that all call
   ReceivingHalf receiving[kReceivingHalves];
   uint32_t halves_moved;  ///< how often one of these has made place for another one
   TypeSites type_sites;
@@ -151,9 +153,12 @@ struct Thread {
   void* module_data[kMaxModules];  ///< a module's own, by thread_slot()
   char* scratch;  ///< handle copies of completing calls, a stack
   size_t scratch_bytes, scratch_top;
+  uint32_t former_more;  ///< further bits of their number: 0 while kFewFormer are enough
+  uint32_t former_moved;  ///< how often one has made place for another one
+  SiteEntry former[kFormerSites];  ///< envelopes before the last one: loops over partners, a binding that all call
 };
 
-static_assert(sizeof(Thread) <= 64 << 10);  // what a thread costs beside its trace buffer
+static_assert(offsetof(Thread, former) + kFewFormer * sizeof(SiteEntry) <= 64 << 10);  // what a thread usually touches
 
 /// How many have ever been made.
 extern std::atomic<uint32_t> threads_made;
@@ -185,13 +190,17 @@ SiteEntry& site_resolve(Thread& thread, uint64_t return_address, uint64_t frame)
 
 inline unsigned site_place(uint64_t return_address) { return (return_address ^ (return_address >> 8)) % kSiteCache; }
 
-/// Where the envelope of a call from `site` is kept once another one has followed from its return address.
-inline unsigned former_place(uint64_t site, uint64_t comm, uint64_t type, int64_t count, int32_t peer) {
+/// Where the envelope of a call from `site` is kept once another one has followed from its return address: in one of
+/// two places, by these bits.
+inline uint64_t former_bits(uint64_t site, uint64_t comm, uint64_t type, int64_t count, int32_t peer) {
   const uint64_t mixed =
       site ^ comm * 3 ^ type * 5 ^ static_cast<uint64_t>(count) << 20 ^ static_cast<uint64_t>(peer) << 40;
-  return mixed * 0x9e3779b97f4a7c15 >> 59;
+  return mixed * 0x9e3779b97f4a7c15;
 }
-static_assert(kFormerSites == 1 << (64 - 59));
+inline unsigned former_place(const Thread& thread, uint64_t bits) { return bits >> (59 - thread.former_more); }
+inline unsigned former_other(unsigned place, uint64_t bits) { return place ^ (1 + (bits >> 32 & 15)); }
+constexpr unsigned kFormerMore = 2;
+static_assert(kFewFormer == 1 << (64 - 59) && kFormerSites == kFewFormer << kFormerMore && kFewFormer > 16);
 
 inline SiteEntry& site_lookup(Thread& thread, uint64_t return_address, uint64_t frame) {
   SiteEntry& entry = thread.sites[site_place(return_address)];

@@ -33,20 +33,52 @@ bool is_own_file(const struct stat& status, size_t least) {
 
 }  // namespace
 
-void* node_file_create(const char* path, size_t bytes, size_t reserved) {
+namespace {
+
+/// `reserve(fd)`: whether the memory is there.
+template <class Reserve>
+void* create(const char* path, size_t bytes, Reserve reserve) {
   if (!file_size_allowed(bytes)) return nullptr;
   int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
   void* memory = MAP_FAILED;
-  if (posix_fallocate(fd, 0, static_cast<off_t>(reserved)) == 0 &&
-      (reserved == bytes || ftruncate(fd, static_cast<off_t>(bytes)) == 0))
-    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (reserve(fd)) memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (memory == MAP_FAILED) {
     unlink(path);
     return nullptr;
   }
   return memory;
+}
+
+bool reserve(int fd, size_t begin, size_t end) {
+  return begin == end || posix_fallocate(fd, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) == 0;
+}
+
+}  // namespace
+
+void* node_file_create(const char* path, size_t bytes, size_t reserved) {
+  return create(path, bytes, [&](int fd) {
+    return reserve(fd, 0, reserved) && (reserved == bytes || ftruncate(fd, static_cast<off_t>(bytes)) == 0);
+  });
+}
+
+void UnusedPages::range(unsigned index, size_t* begin, size_t* end) const {
+  *begin = (first + index * stride + kPage - 1) / kPage * kPage;
+  *end = (first + index * stride + bytes) / kPage * kPage;
+}
+
+void* node_file_create(const char* path, size_t bytes, const UnusedPages& unused) {
+  return create(path, bytes, [&](int fd) {
+    size_t done = 0;
+    for (unsigned i = 0; i < unused.count; ++i) {
+      size_t begin, end;
+      unused.range(i, &begin, &end);
+      if (!reserve(fd, done, begin)) return false;
+      done = end;
+    }
+    return reserve(fd, done, bytes) && (done != bytes || ftruncate(fd, static_cast<off_t>(bytes)) == 0);
+  });
 }
 
 int node_file_open(int folder, const char* name, bool write, size_t least, struct stat* status) {

@@ -18,6 +18,15 @@ namespace resil {
 /// stored into. Null: no room, no permission, beyond the limit of file sizes, or the name is taken; nothing is ever
 /// removed to take its place.
 void* node_file_create(const char* path, size_t bytes, size_t reserved);
+/// Ranges of whole pages that nobody will touch: `count` of `bytes` each or a page less, one every `stride` from
+/// `first` on. Memory is not reserved for them.
+struct UnusedPages {
+  size_t first, bytes, stride;
+  unsigned count;
+  /// The first byte of range `index` and the one behind its last.
+  void range(unsigned index, size_t* begin, size_t* end) const;
+};
+void* node_file_create(const char* path, size_t bytes, const UnusedPages& unused);
 inline void* node_file_create(const char* path, size_t bytes) { return node_file_create(path, bytes, bytes); }
 
 /// Opens a file for reading (`write`: and writing), if it is a regular file of this user with one name and of a size

@@ -133,24 +133,38 @@ constexpr uint32_t kMaxCalls = 704;  ///< capacity, at least the number of call 
 constexpr uint32_t kPeerEntries =
     128;  ///< per trace buffer; the last one collects all ranks that found no place (rank -2)
 constexpr uint32_t kRecordsPerTrace = 2048;
+constexpr uint32_t kRecordsOfFurther = 256;  ///< used of these by every thread but the first one
 
 /// One thread that calls MPI. Section "trace buffers" is an array of these.
 struct TraceBuffer {
   uint32_t state;  ///< TraceState
   int32_t tid;
-  uint64_t
-      head;  ///< records written since the trace buffer was first used; the newest is at (head - 1) % kRecordsPerTrace
+  uint64_t head;  ///< records written since the trace buffer was first used; the newest is record_at(head - 1)
   uint64_t calls;  ///< MPI calls made by this trace buffer's threads; the step counter of programs that name no steps
   uint64_t current;  ///< head value + 1 of the outermost open record while inside MPI, 0 outside
   uint64_t step;  ///< resil_step's counter, 0 when the program names no steps
   uint32_t step_name;  ///< index into "names"
   uint32_t depth;  ///< nesting of application calls inside callbacks
   char name[16];  ///< thread name when it was first seen
-  uint64_t reserved[7];
+  uint64_t last_place;  ///< of `records` that is used, a power of two less one; 0: all are
+  uint64_t reserved[6];
   CallCounter counters[kMaxCalls];
   PeerCounter peers[kPeerEntries];
   alignas(64) Record records[kRecordsPerTrace];
 };
+
+/// How many records it holds at most; whatever stands in another process's, no more than there are.
+inline uint64_t records_of(const TraceBuffer& trace) {
+  const uint64_t last = __atomic_load_n(&trace.last_place, __ATOMIC_RELAXED);
+  return (last != 0 ? last % kRecordsPerTrace : kRecordsPerTrace - 1) + 1;
+}
+/// Record number `number`, from 0, or the one that has taken its place.
+inline const Record& record_at(const TraceBuffer& trace, uint64_t number) {
+  return trace.records[number & (records_of(trace) - 1)];
+}
+inline Record& record_at(TraceBuffer& trace, uint64_t number) {
+  return trace.records[number & (records_of(trace) - 1)];
+}
 
 /// Section "comms": one communicator. Entry 0 is unused; entries are reused after MPI_Comm_free.
 struct Comm {

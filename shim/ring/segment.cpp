@@ -107,6 +107,14 @@ void place(T*& pointer, uint32_t& count, char* base, const Plan& plan, unsigned 
   count = plan.sections[index].entries;
 }
 
+/// The records that no thread but the first one uses. Pages of a file that were never written are not even read, since
+/// that would take memory, too.
+UnusedPages unused_records(const ring::Section& traces) {
+  constexpr size_t kUsed = offsetof(ring::TraceBuffer, records) + ring::kRecordsOfFurther * sizeof(ring::Record);
+  return {traces.offset + sizeof(ring::TraceBuffer) + kUsed, sizeof(ring::TraceBuffer) - kUsed,
+          sizeof(ring::TraceBuffer), static_cast<unsigned>(traces.entries) - 1};
+}
+
 bool page_is_zero(const char* page) {
   typedef uint64_t Wide __attribute__((vector_size(64), may_alias));
   constexpr size_t kTogether = 8;
@@ -160,7 +168,7 @@ bool segment_create(const char* launch) {
     if (bytes != 0) plan_section(plan, module->name, entry_bytes, bytes / entry_bytes);
   }
   path_of(launch, runtime.rank, live_path, sizeof(live_path));
-  char* base = static_cast<char*>(node_file_create(live_path, plan.bytes));
+  char* base = static_cast<char*>(node_file_create(live_path, plan.bytes, unused_records(plan.sections[0])));
   if (base == nullptr) {
     live_path[0] = 0;
     anonymous = true;
@@ -252,10 +260,17 @@ bool segment_store(const char* path) {
   if (!file_size_allowed(bytes) || !own_file_begin(&file, path, 0666)) return false;
   const char* base = reinterpret_cast<const char*>(runtime.header);
   bool ok = ftruncate(file.fd, static_cast<off_t>(bytes)) == 0;
-  for (size_t offset = 0; ok && offset < bytes; offset += kPage) {
-    const size_t first = offset;
-    while (offset < bytes && !page_is_zero(base + offset)) offset += kPage;
-    if (offset != first) ok = write_pages(file.fd, base + first, offset - first, static_cast<off_t>(first));
+  const UnusedPages unused = unused_records(runtime.header->sections[0]);
+  size_t done = 0;
+  for (unsigned i = 0; ok && i <= unused.count; ++i) {
+    size_t begin = bytes, end = bytes;
+    if (i < unused.count) unused.range(i, &begin, &end);
+    for (size_t offset = done; ok && offset < begin; offset += kPage) {
+      const size_t first = offset;
+      while (offset < begin && !page_is_zero(base + offset)) offset += kPage;
+      if (offset != first) ok = write_pages(file.fd, base + first, offset - first, static_cast<off_t>(first));
+    }
+    done = end;
   }
   if (!ok) own_file_drop(&file);
   if (!ok || !own_file_commit(&file)) return false;

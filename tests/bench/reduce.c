@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MPI_Allreduce of 1 double to 1 Mi doubles, and MPI_Reduce, Scan, Exscan, Iallreduce and Reduce_scatter_block of two
-// sizes: for each the best of several batches, as the slowest rank saw it.  reduce [PER_CENT [MOST_DOUBLES]]
+// sizes: for each the best of several batches, as the slowest rank saw it.  reduce [PER_CENT [MOST_DOUBLES [BATCHES]]]
 #include <mpi.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "timing.h"
 
 static double *in, *out;
-static int count;
+static int count, batches = 5;
 
 static void allreduce(void) { MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
 static void reduce(void) { MPI_Reduce(in, out, count, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD); }
@@ -33,19 +33,20 @@ static void measure(const char* name, int doubles, void (*call)(void), int per_c
   count = doubles;
   int calls = (doubles < 1000 ? 4000 : doubles < 30000 ? 600 : doubles < 300000 ? 60 : 12) * per_cent / 100;
   calls = calls < 2 ? 2 : calls;
-  for (int batch = 0; batch < 6; batch++) {
+  for (int batch = 0; batch <= batches; batch++) {
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = now_ns();
     for (int i = 0; i < calls; i++) call();
-    int64_t mine = (int64_t)((now_ns() - start) / calls), slowest = 0;
-    MPI_Allreduce(&mine, &slowest, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
-    if (batch > 0 && (double)slowest < best) best = (double)slowest;  // the first one warms up
+    double mine = (now_ns() - start) / calls, slowest = 0;
+    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    if (batch > 0 && slowest < best) best = slowest;  // the first one warms up
   }
-  if (rank == 0) printf("%s_%d %.0f ns\n", name, doubles, best);
+  if (rank == 0) printf("%s_%d %.1f ns\n", name, doubles, best);
 }
 
 int main(int argc, char** argv) {
   const int most = 1 << 20, per_cent = argc > 1 ? atoi(argv[1]) : 100, wanted = argc > 2 ? atoi(argv[2]) : most;
+  if (argc > 3) batches = atoi(argv[3]);
   MPI_Init(&argc, &argv);
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

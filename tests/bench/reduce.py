@@ -24,8 +24,12 @@ formed within each turn, median [least .. greatest]. watch: the library preloade
 with `RESIL_REDUCE_P2P=1`, which has no nonblocking form; collectives: order with `RESIL_REDUCE_SHARED=0`. Bandwidth relative to native is the inverse of the ratio.
 Ranks are pinned while there is a core for each; with more ranks than cores the scheduler is measured as well."""
 
+BASE = "base"  # order with another library
 
-def _launch(mpi, ranks, command, variant):
+
+def _launch(mpi, ranks, command, variant, library):
+    os.environ["RESIL_TEST_LIBRARY"] = library
+    variant = "order" if variant == BASE else variant
     settings = ENVIRONMENT[variant]
     env = {} if settings is None else {**settings, "RESIL_LOG": "quiet"}
     bind = "core" if ranks <= (os.cpu_count() or 1) else "none"
@@ -64,17 +68,23 @@ def _model(latency_us, gbytes):
 
 
 def reduce(options):
-    program = turns.compiled(options.mpi, "reduce")
+    program, own = turns.compiled(options.mpi, "reduce"), jobs.library()
+    variants = [variant for variant in VARIANTS if not options.variant or variant in ("native", *options.variant)]
+    variants += [BASE] if options.base else []
     lines = [f"{options.mpi}, {options.runs} turns; {turns.machine()}", "", LEGEND]
+    lines += [f"base: order with {options.base}."] if options.base else []
     for ranks in map(int, options.only or RANKS):
-        samples, _ = turns.take([(ranks, [program, str(options.per_cent), str(options.most)], turns.measured)], list(VARIANTS), options.runs,
-                                lambda ranks, command, variant: _launch(options.mpi, ranks, command, variant))
+        samples, _ = turns.take([(ranks, [program, str(options.per_cent), str(options.most), str(options.batches)], turns.measured)],
+                                variants, options.runs,
+                                lambda ranks, command, variant: _launch(options.mpi, ranks, command, variant,
+                                                                                os.path.abspath(options.base) if variant == BASE else own))
         lines += ["", f"{ranks} ranks", "",
-                  "| call, doubles | native us | " + " | ".join(f"{v} / native" for v in VARIANTS[1:]) + " |",
-                  "|---|---:|" + "---:|" * (len(VARIANTS) - 1)]
+                  "| call, doubles | native us | " + " | ".join(f"{v} / native" for v in variants[1:]) + " | least, us: "
+                  + ", ".join(variants) + " |", "|---|---:|" + "---:|" * len(variants)]
         for name, values in samples.items():
             kind, doubles = re.fullmatch(r"(\w+)_(\d+)", name).groups()
             cells = [f"{kind} {int(doubles):,}", f"{statistics.median(values['native']) / 1000:.2f}"]
-            cells += [turns.spread(turns.ratios(values, v, "native"), "{:.2f}") for v in VARIANTS[1:]]
+            cells += [turns.spread(turns.ratios(values, v, "native"), "{:.2f}") for v in variants[1:]]
+            cells.append(", ".join(f"{min(values[v]) / 1000:.4g}" for v in variants))
             lines.append("| " + " | ".join(cells) + " |")
-    return lines + [""] + _model(1.5, 12.5)
+    return lines + ([""] + _model(1.5, 12.5) if options.most >= 1 << 20 else [])

@@ -29,6 +29,7 @@ void ring_at(uint64_t head) {
   thread->trace = trace;
   event->thread = thread;
   site->traffic = traffic;
+  trace->last_place = ring::kRecordsPerTrace - 1;
   trace->head = trace->calls = trace->current = head;
   for (uint64_t n = head >= ring::kRecordsPerTrace ? head - ring::kRecordsPerTrace : 0; n < head; ++n) {
     ring::Record& record = trace->records[n % ring::kRecordsPerTrace];

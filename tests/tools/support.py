@@ -48,8 +48,8 @@ def record(call, age, now, seconds=0.0, state=layout.RECORD_DONE, comm=1, peer=l
 
 def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job", phase=1, host=HOST, records=(),
                inside=False, counters=None, peers=(), modules=(), requests=(), now=None, lanes=1,
-               version=layout.VERSION, held=0, namespace=0, room=None, term=None):
-    """A well-formed ring with one used lane. counters: name: (count, seconds, bytes). room: section: entries, if more.
+               version=layout.VERSION, held=0, namespace=0, room=None, term=None, kept=None):
+    """A well-formed ring with one used lane. kept: how many records it keeps, if not all. counters: name: (count, seconds, bytes). room: section: entries, if more.
     term: name, pid and signal of who ended it, at `now`."""
     now = time.time() if now is None else now
     body, sections, offset = [], [], layout.HEADER_RESERVED
@@ -64,7 +64,8 @@ def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job",
 
     lane = bytearray(layout.LANE.size)
     head = layout.LANE.pack(state=layout.LANE_LIVE, tid=pid, head=len(records), calls=len(records),
-                            current=len(records) if inside else 0, name="main")
+                            current=len(records) if inside else 0, name="main", last_place=kept - 1 if kept else 0)
+    kept = kept or layout.K_RECORDS_PER_LANE
     lane[:layout.LANE_HEAD_BYTES] = head[:layout.LANE_HEAD_BYTES]
     for name, (count, seconds, bytes_) in (counters or {}).items():
         at = layout.LANE.offsets["counters"] + CALLS.index(name) * layout.COUNTER.size
@@ -75,7 +76,7 @@ def ring_bytes(rank=0, size=1, pid=2, start=0, world=0, directory="", job="job",
     at = layout.LANE.offsets["peers"]
     lane[at:at + layout.K_PEER_ENTRIES * layout.PEER.size] = b"".join(every_peer)
     for i, one in enumerate(records):
-        at = layout.LANE.offsets["records"] + i % layout.K_RECORDS_PER_LANE * layout.RECORD.size
+        at = layout.LANE.offsets["records"] + i % kept * layout.RECORD.size
         lane[at:at + layout.RECORD.size] = one
     section("lanes", layout.LANE.size, lanes, bytes(lane))
     section("comms", layout.COMM.size, 4, layout.COMM.pack() + layout.COMM.pack(

@@ -54,6 +54,13 @@ class Reader(support.Case):
             self.assertEqual(ring.current_calls(), [])
             self.assertEqual(describe(ring.last_call()), "MPI_Send to rank 1, tag 7, on MPI_COMM_WORLD")
 
+    def test_thread_that_keeps_fewer_records(self):
+        records = [support.record("MPI_Barrier", 500 - i / 10, None, sequence=i + 1) for i in range(3000)]
+        for kept in (layout.K_RECORDS_OF_FURTHER, layout.K_RECORDS_PER_LANE, None):
+            with self.open(sample(records=records, inside=False, kept=kept)) as ring:
+                found = [call.sequence for call in ring.history(ring.lanes()[0])]
+                self.assertEqual(found, list(range(3001 - (kept or layout.K_RECORDS_PER_LANE), 3001)))
+
     def test_record_ring_wraps(self):
         records = [support.record("MPI_Barrier", 500 - i / 10, None, sequence=i + 1) for i in range(3000)]
         with self.open(sample(records=records, inside=False)) as ring:

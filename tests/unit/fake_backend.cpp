@@ -167,6 +167,8 @@ void prepare_thread(resil::Thread& thread, uint32_t trace) {
   thread.comm_generation = thread.type_generation = ~0u;
   thread.trace = &resil::runtime.traces[trace];
   thread.trace_index = trace;
+  namespace ring = resil::ring;
+  thread.trace->last_place = (trace == 0 ? ring::kRecordsPerTrace : ring::kRecordsOfFurther) - 1;
   for (auto& peer : thread.trace->peers) peer.rank = -1;
   thread.trace->peers[resil::ring::kPeerEntries - 1].rank = -2;
 }

@@ -47,9 +47,7 @@ struct Recorder : fake::Core {
     else e.flag = &flag;
     REQUIRE(fake::call(e));
   }
-  const ring::Record& record(uint64_t back = 0) {
-    return trace().records[(trace().head - 1 - back) % ring::kRecordsPerTrace];
-  }
+  const ring::Record& record(uint64_t back = 0) { return ring::record_at(trace(), trace().head - 1 - back); }
   const ring::CallCounter& counter(CallId id) { return trace().counters[static_cast<unsigned>(id)]; }
 };
 
@@ -210,14 +208,18 @@ TEST_CASE("flight: local queries fold by call and site") {
 }
 
 TEST_CASE("flight: after wrapping around the newest records are whole and in order") {
+  const uint32_t held = GENERATE(ring::kRecordsPerTrace, ring::kRecordsOfFurther);
   Recorder recorder;
-  const int total = static_cast<int>(ring::kRecordsPerTrace) * 2 + 77;
+  recorder.trace().last_place = held - 1;
+  const int total = static_cast<int>(held) * 2 + 77;
   for (int i = 0; i < total; ++i) {
     Event e = recorder.send(0x1000, i % 4, 1 + i % 100);
     REQUIRE(fake::call(e));
   }
   CHECK(recorder.trace().head == static_cast<uint64_t>(total));
-  for (uint64_t back = 0; back < ring::kRecordsPerTrace; ++back) {
+  for (uint32_t place = held; place < ring::kRecordsPerTrace; ++place)
+    REQUIRE(recorder.trace().records[place].sequence == 0);  // never touched
+  for (uint64_t back = 0; back < held; ++back) {
     const auto i = static_cast<uint64_t>(total) - 1 - back;
     const ring::Record& record = recorder.record(back);
     REQUIRE(record.sequence == i + 1);
@@ -227,9 +229,10 @@ TEST_CASE("flight: after wrapping around the newest records are whole and in ord
 }
 
 TEST_CASE("flight: callbacks' calls are recorded inside, even when they overwrite the outer record") {
-  for (int inner : {1, 5, static_cast<int>(ring::kRecordsPerTrace) - 1, static_cast<int>(ring::kRecordsPerTrace),
-                    static_cast<int>(ring::kRecordsPerTrace) + 3}) {
+  const auto held = static_cast<int>(GENERATE(ring::kRecordsPerTrace, ring::kRecordsOfFurther));
+  for (int inner : {1, 5, held - 1, held, held + 3}) {
     Recorder recorder;
+    recorder.trace().last_place = static_cast<uint64_t>(held) - 1;
     Event outer = recorder.send(0x1000, 1, 4, 0x7000);
     outer.id = CallId::kMPI_Send;
     REQUIRE(resil::enter(outer));
@@ -244,7 +247,7 @@ TEST_CASE("flight: callbacks' calls are recorded inside, even when they overwrit
     outer.result = 0;
     resil::leave(outer);
     INFO(inner);
-    if (inner < static_cast<int>(ring::kRecordsPerTrace)) {
+    if (inner < held) {
       CHECK(recorder.trace().records[0].peer == 1);
       CHECK(recorder.trace().records[0].state == kDone);
     } else {

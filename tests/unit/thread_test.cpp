@@ -93,6 +93,8 @@ TEST_CASE("threads: each has a lane of its own, in the ring first, then in priva
     MUST(std::set<ring::TraceBuffer*>(traces.begin(), traces.end()).size() == 32);
     MUST(std::set<uint32_t>(indices.begin(), indices.end()).size() == 32);
     for (size_t t = 0; t < 32; ++t) MUST(&resil::trace_at(indices[t]) == traces[t]);
+    for (size_t t = 0; t < 32; ++t)
+      MUST(ring::records_of(*traces[t]) == (indices[t] == 0 ? ring::kRecordsPerTrace : ring::kRecordsOfFurther));
     MUST(resil::trace_total() == 32);
     MUST(counted(CallId::kMPI_Probe) == 3200);
     MUST(resil::note_count() == 0);

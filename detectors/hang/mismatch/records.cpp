@@ -30,7 +30,8 @@ bool is_finalize(const PathPoint& point) {
 struct Place {
   const ring::TraceBuffer* trace;  ///< null: none
   uint64_t at;  ///< number of the record, from 0
-  const ring::Record& back(uint64_t by) const { return trace->records[(at - by) % ring::kRecordsPerTrace]; }
+  uint64_t held() const { return ring::records_of(*trace) - 1; }  ///< but for the one that is being written over
+  const ring::Record& back(uint64_t by) const { return ring::record_at(*trace, at - by); }
 };
 
 /// The rank's last collective on that communicator. They follow each other in one trace buffer, but for programs with
@@ -40,7 +41,7 @@ Place newest_collective(const Watched& rank, uint32_t index) {
   uint64_t newest = 0;
   for (uint32_t i = 0; i < rank.trace_count; ++i) {
     const uint64_t head = __atomic_load_n(&rank.traces[i].head, __ATOMIC_ACQUIRE);
-    for (uint64_t back = 1; back <= kLookBack && back <= head; ++back) {
+    for (uint64_t back = 1; back <= kLookBack && back < ring::records_of(rank.traces[i]) && back <= head; ++back) {
       const Place place = {&rank.traces[i], head - back};
       if (collective(place.back(0), index) == kOther) continue;
       if (const uint64_t time = __atomic_load_n(&place.back(0).time, __ATOMIC_RELAXED);
@@ -66,7 +67,8 @@ void add_sites(Tree& tree, const Watched& rank, uint32_t index, const HistoryRea
   bool aligned = false;
   uint32_t point = read.count - 1;
   if (is_finalize(read.points[point])) --point;  // names no communicator in its record; past 0: greater than count
-  for (uint64_t back = 0, steps = 0; back < kLookBack && back <= newest.at && point < read.count; ++back) {
+  for (uint64_t back = 0, steps = 0;
+       back < kLookBack && back < newest.held() && back <= newest.at && point < read.count; ++back) {
     const ring::Record& record = newest.back(back);
     const uint16_t call = collective(record, index);
     if (call == kOther) continue;
@@ -115,7 +117,7 @@ bool walk_earlier(const Watched& rank, uint32_t index, const HistoryRead& read, 
   if (is_finalize(read.points[known])) --known;
   uint64_t n = anchor.n, rolling = anchor.rolling;
   bool aligned = false;
-  for (uint64_t back = 0; back < ring::kRecordsPerTrace && back <= newest.at && n > base->n; ++back) {
+  for (uint64_t back = 0; back <= newest.held() && back <= newest.at && n > base->n; ++back) {
     const ring::Record& record = newest.back(back);
     const uint16_t call = collective(record, index);
     if (call == kOther) continue;

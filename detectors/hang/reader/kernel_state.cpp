@@ -152,7 +152,7 @@ __attribute__((no_sanitize("thread"))) uint64_t familiar(const Watched& watched)
   if (trace == nullptr) return 0;
   const uint64_t head = __atomic_load_n(&trace->head, __ATOMIC_RELAXED);
   if (head == 0) return 0;
-  const uint16_t call = trace->records[(head - 1) % ring::kRecordsPerTrace].call;
+  const uint16_t call = ring::record_at(*trace, head - 1).call;
   const uint64_t count = call < ring::kMaxCalls ? trace->counters[call].count : 0;
   return count > 0 ? count - 1 : 0;
 }

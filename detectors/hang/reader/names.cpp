@@ -138,7 +138,7 @@ static bool python_site(const Watched& watched, uint64_t address, char* text, ui
     const ring::TraceBuffer& trace = watched.traces[i];
     const uint64_t open = __atomic_load_n(&trace.current, __ATOMIC_ACQUIRE);
     if (open == 0) continue;
-    const ring::Record& record = trace.records[(open - 1) % ring::kRecordsPerTrace];
+    const ring::Record& record = ring::record_at(trace, open - 1);
     if (__atomic_load_n(&record.site, __ATOMIC_RELAXED) != address) continue;
     return python_at(watched, __atomic_load_n(&trace.tid, __ATOMIC_RELAXED), text, bytes) &&
            __atomic_load_n(&trace.current, __ATOMIC_ACQUIRE) == open;
@@ -182,7 +182,7 @@ bool last_call(const Watched& watched, char* text, uint32_t bytes) {
   const ring::TraceBuffer* trace = first_trace(watched);
   const uint64_t head = trace != nullptr ? __atomic_load_n(&trace->head, __ATOMIC_ACQUIRE) : 0;
   if (head == 0) return false;
-  const ring::Record record = trace->records[(head - 1) % ring::kRecordsPerTrace];
+  const ring::Record record = ring::record_at(*trace, head - 1);
   char site[64] = "", where[80] = "";
   if (site_name(watched, record.site, site, sizeof(site))) snprintf(where, sizeof(where), " at %s", site);
   uint32_t count = 0;

@@ -21,8 +21,8 @@ uint64_t site_of_message(const Watched& rank, uint64_t comm, int32_t tag, int32_
   uint64_t found = 0, at = 0;
   for (uint32_t i = 0; i < rank.trace_count; ++i) {
     const uint64_t head = load(rank.traces[i].head);
-    for (uint64_t back = 0; back < head && back < ring::kRecordsPerTrace; ++back) {
-      const ring::Record record = copy_of(rank.traces[i].records[(head - 1 - back) % ring::kRecordsPerTrace]);
+    for (uint64_t back = 0; back < head && back < ring::records_of(rank.traces[i]); ++back) {
+      const ring::Record record = copy_of(ring::record_at(rank.traces[i], head - 1 - back));
       if (record.time < at || record.call >= kCallCount || record.tag != tag || !is_on(rank, record, comm)) continue;
       const CallInfo& info = call_info(static_cast<CallId>(record.call));
       if (info.call_class != (sent ? CallClass::kSend : CallClass::kReceive) &&

@@ -149,7 +149,7 @@ constexpr uint64_t kPollPause = 450000000;  ///< ns; a little less than the time
 uint64_t last_of(const Watched& watched, const ring::TraceBuffer& trace, uint64_t current, uint64_t now_ns) {
   const uint64_t at = current != 0 ? current : load(trace.head);
   if (at == 0) return 0;
-  const ring::Record record = copy_of(trace.records[(at - 1) % ring::kRecordsPerTrace]);
+  const ring::Record record = copy_of(ring::record_at(trace, at - 1));
   const auto spent = static_cast<double>(record.duration);
   if (record.repeat != 1 || (current == 0 && !(spent >= 1 && spent < 1e18))) return 0;
   const uint64_t ns = realtime_of(*watched.header, record.time + (current != 0 ? 0 : static_cast<uint64_t>(spent)));
@@ -196,7 +196,7 @@ QuickLook look(Watched& watched, uint64_t now_ns) {
     quick.instance = run != 0 ? run : current;
     quick.open_since_ns = 0;
     if (current != 0) {
-      const ring::Record record = copy_of(trace.records[(current - 1) % ring::kRecordsPerTrace]);
+      const ring::Record record = copy_of(ring::record_at(trace, current - 1));
       const uint64_t since = realtime_of(*watched.header, record.time);
       quick.open_since_ns = since < now_ns ? since : now_ns;
     }

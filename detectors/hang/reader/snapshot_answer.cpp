@@ -46,7 +46,7 @@ void each_pending(const Watched& watched, Visit visit) {
     const uint64_t current = load(trace.current);
     const Wait wait = copy_of(watched.section->waits[i]);
     if (current == 0 || wait.instance != current) continue;
-    const ring::Record record = copy_of(trace.records[(current - 1) % ring::kRecordsPerTrace]);
+    const ring::Record record = copy_of(ring::record_at(trace, current - 1));
     if (record.call >= kCallCount || load(trace.current) != current ||
         load(watched.section->waits[i].instance) != current)
       continue;

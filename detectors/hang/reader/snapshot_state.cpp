@@ -355,12 +355,12 @@ Read read_trace(Builder& b, uint32_t index) {
                        (b.watched.trace_polling[index] || polls != b.watched.trace_polls[index]);
   if ((current == 0 && !polling) || (current == 0 && head == 0)) return Read::kOutside;
   const Wait wait = copy_of(slot);
-  ring::Record record = copy_of(trace.records[((current != 0 ? current : head) - 1) % ring::kRecordsPerTrace]);
+  ring::Record record = copy_of(ring::record_at(trace, (current != 0 ? current : head) - 1));
   // Between two polls of a run, local queries may have been recorded.
   for (uint64_t back = 1; current == 0 && back < 16 && back < head && record.call < kCallCount &&
                           !is_poll(meaning_of(static_cast<CallId>(record.call)).handling);
        ++back)
-    record = copy_of(trace.records[(head - 1 - back) % ring::kRecordsPerTrace]);
+    record = copy_of(ring::record_at(trace, head - 1 - back));
   if (record.call >= kCallCount) return Read::kMoving;
   const uint32_t parts_before = b.state.part_count;
   ThreadWait& thread = b.threads[b.state.thread_count];

@@ -138,6 +138,7 @@ uint32_t common_type(Event& e, Pattern pattern, uint64_t signature) {
                      kUneven = bit(Pattern::kGatherv) | bit(Pattern::kScatterv) | bit(Pattern::kVector) |
                                bit(Pattern::kReduceScatter);
   static_assert(static_cast<unsigned>(Pattern::kFinalize) < 32);
+  if (e.comm != nullptr && e.comm->size == 1 && e.comm->remote_size < 0) return kAnySignature;  // nobody else has one
   const uint64_t bytes = signature >> 36;  // significant here, of this communicator's own group, the same everywhere
   if (bytes - 1 >= kExactBytes - 1 || ((kOne | kOther) & bit(pattern)) == 0)
     return (kUneven & bit(pattern)) != 0 ? uneven_type(e, pattern) : kAnySignature;
