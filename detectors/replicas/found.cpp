@@ -75,7 +75,9 @@ void call_text(const Origin& origin, char* line, size_t bytes) {
 
 void publish(uint64_t number, const Word* words, const bool* compared, const Origin& origin, int odd) {
   Finding finding;
-  const bool open = may_anything_differ();
+  // One fault makes one part differ. Where all three do, the program's data is another in each run.
+  const bool no_two_agree = odd < 0 && place.parts == 3 && compared[0] && compared[1] && compared[2];
+  const bool open = may_anything_differ() || no_two_agree;
   finding.start("parts_differ", open ? Confidence::kSuspected : Confidence::kVerified);
   char call[320], partners[64];
   call_text(origin, call, sizeof(call));
@@ -105,7 +107,9 @@ void publish(uint64_t number, const Word* words, const bool* compared, const Ori
   finding.add("word", "%" PRIu64 " of rank %d of each part", number, place.rank());
   if (open)
     finding.add("may differ", "%s",
-                first_choice != nullptr ? first_choice : "another rank has made a call whose outcome depends on time");
+                first_choice != nullptr ? first_choice
+                : no_two_agree ? "no two of the three parts agree: what the program sends is another in each run"
+                               : "another rank has made a call whose outcome depends on time");
   finding_publish(finding);
   if (!open && strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0) stop_job(90);
 }

@@ -237,6 +237,10 @@ def check_restless():
     assert len(found) == 1 and found[0]["kind"] == "parts_differ" and "MPI_Allreduce" in found[0]["message"], found
     assert result.stderr.count(b"parts_differ") == 1, result.text()
     assert max(report["replicas"].get("differing", 0) for report in loaded.values()) == 1, loaded
+    result = program("restless", parts=3)  # no two agree: that is no fault of the machine, and ends no job
+    assert result.returncode == 0, result.text()
+    found = [one for report in reports.load(result.directory).values() for one in report["findings"]]
+    assert len(found) == 1 and found[0]["confidence"] == "suspected" and "no two of the three" in str(found[0]["evidence"]), found
 
 
 def check_names():
