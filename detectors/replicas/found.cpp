@@ -89,7 +89,11 @@ void publish(uint64_t number, const Word* words, const bool* compared, const Ori
     if (odd < 0) finding.victim(place.partner(part));
   }
   const char* what = origin.gave ? "gives MPI" : "has got from MPI";
-  if (odd >= 0) {
+  if (odd >= 0 && !origin.gave) {  // whose memory it was is not known
+    finding.victim(place.partner(odd));
+    finding.say(text::one_got_other, place.partner(odd), host_of(place.partner(odd)), call, partners);
+    finding.to_do(text::one_got_other_to_do);
+  } else if (odd >= 0) {
     finding.culprit(place.partner(odd));
     finding.say(text::one_differs, place.partner(odd), host_of(place.partner(odd)), what, call, partners);
     finding.to_do(text::one_differs_to_do, host_of(place.partner(odd)));

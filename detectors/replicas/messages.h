@@ -56,6 +56,15 @@ RESIL_FINDING(
     "keep jobs off %.60s if the finding comes back there, and send this report directory to the facility; if it comes "
     "back "
     "elsewhere at the same call, the program's result differs from run to run.");
+RESIL_FINDING(
+    one_got_other,
+    "rank %d on %.60s has come apart from its partners: what it has got from MPI differs first in %s; of ranks %s the "
+    "others agree, and so does all that any rank of its part has given to MPI",
+    "Data changed after the rank that gave it had been looked at: in that rank's memory, on the way, or in the memory "
+    "of "
+    "the rank that got it.",
+    "run again with RESIL_MODE=checksum, which tells the sender's memory from the way; the part of the job is known, "
+    "the rank is not.");
 RESIL_MESSAGE(threads_not_compared, note, "replicas: with MPI_THREAD_MULTIPLE parts are not compared",
               "The calls of several threads have no order of their own.", "Nothing; or use MPI_THREAD_SERIALIZED.");
 

@@ -158,6 +158,14 @@ def check_flips(parts, kind):
         assert {"send": "MPI_Send", "isend": "MPI_Isend", "reduce": "MPI_Allreduce"}[kind] in one["message"], one
 
 
+def check_on_the_way():
+    """Data that changes while MPI has it: the part is known, and no rank is accused."""
+    result = program("flip all", parts=3, env={"FLIP": "-1", "RESIL_FAULT": "flip,rank=3,call=MPI_Recv,nth=5", "RESIL_ON_MISMATCH": "log"})
+    assert result.returncode == 0, result.text()
+    found = [one for report in reports.load(result.directory).values() for one in report["findings"] if one["kind"] == "parts_differ"]
+    assert len(found) == 1 and not found[0]["culprit_ranks"] and found[0]["victim_ranks"] in ([2], [3]), (result.text(), found)
+
+
 def check_clean():
     """No finding, everything compared: messages of all kinds, and clocks in the data."""
     result = program("flip all", parts=3, env={"FLIP": "-1"})
@@ -304,7 +312,7 @@ def main(build, mpi, *names):
     checks += [("files, the leading part ahead", lambda: check_files(2, 1)), ("files, the leading part behind", lambda: check_files(2, 0)),
                ("files, three parts", lambda: check_files(3, 2)), ("the world, two parts", lambda: check_world(2, 2)),
                ("the world, three parts of one rank", lambda: check_world(3, 1)), ("standard input", check_input),
-               ("what is refused", check_refused), ("nodes", check_nodes), ("clean", check_clean), ("choices", check_choices),
+               ("what is refused", check_refused), ("nodes", check_nodes), ("clean", check_clean), ("a flip on the way", check_on_the_way), ("choices", check_choices),
                ("choices that follow, two parts", lambda: check_led(2)), ("choices that follow, three parts", Long(lambda: check_led(3))),
                ("choices that follow, a flip", check_led_flip), ("a message of the leading part's alone", check_strangers),
                ("names of hosts", check_names), ("process ids", check_ids), ("not deterministic", check_restless), ("a pool of workers", check_pool),
