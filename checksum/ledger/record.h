@@ -16,7 +16,6 @@ class JsonWriter;
 namespace resil::ledger {
 
 using resil::Reason;
-const char* reason_name(Reason reason);  ///< "device_buffer"
 /// Member `name` of a report: how much was not checked, by its reason, where that is not 0. Returns the sum.
 uint64_t report_reasons(JsonWriter& json, const char* name,
                         const uint64_t (&counts)[static_cast<size_t>(Reason::kCount)]);

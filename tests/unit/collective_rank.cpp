@@ -249,7 +249,6 @@ void site_text(uint64_t site, char* text, size_t bytes) {
 }  // namespace blame
 
 namespace ledger {
-const char* reason_name(Reason) { return "reason"; }
 bool connected() { return true; }
 bool strict() { return false; }
 bool full_blame() { return full; }

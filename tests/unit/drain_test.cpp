@@ -45,7 +45,6 @@ bool is_concurrent, is_full, is_strict;
 SpinLock ledger_lock;
 Coverage coverage;
 bool connected() { return true; }
-const char* reason_name(Reason) { return "reason"; }
 Peer* peer_by_index(uint32_t index) { return index == 0 ? &::peer : index == 1 ? &self : nullptr; }
 bool peer_is_self(const Peer& one) { return &one == &self; }
 bool post(Thread&, Peer&, Kind kind, const void*, size_t) {

@@ -568,7 +568,6 @@ bool full_blame() { return full; }
 bool abort_wanted() { return false; }
 Peer* peer_of(int rank) { return &peers[rank]; }
 const char* host_of(const Peer&) { return "node1"; }
-const char* reason_name(Reason) { return "reason"; }
 void count_checked(uint64_t messages, uint64_t) { checked += messages; }
 void count_uncovered(Reason reason, uint64_t messages, uint64_t) {
   uncovered[static_cast<unsigned>(reason)] += messages;
