@@ -58,8 +58,9 @@ int64_t given_indices(const Event& e) {
                                                                                                        : -1;
 }
 
-void choice_of(const Event& e, Outcome* outcome) {
-  outcome->what = 0;
+namespace {
+
+inline void flag_and_index(const Event& e, Outcome* outcome) {
   if ((e.attributes & kHasFlags) && e.flag != nullptr) {
     outcome->what |= kOutcomeFlag;
     outcome->flag = *e.flag != 0;
@@ -71,13 +72,25 @@ void choice_of(const Event& e, Outcome* outcome) {
     outcome->what |= kOutcomeIndex;
     outcome->index = -1;
   }
-  const uint16_t is = data_flow_of(e.id);
-  if (!(is & kMatches) || !is_wild(source_of(e), tag_of(e)) || !has_statuses(e)) return;
-  StatusInfo status;
-  backend->messages->status_read(e.given_statuses, 0, &status);
+}
+
+inline void match_of_wildcards(const Event& e, uint16_t is, const StatusInfo& status, Outcome* outcome) {
+  if (!(is & kMatches) || !is_wild(source_of(e), tag_of(e))) return;
   outcome->what |= kOutcomeMatch;
   outcome->source = status.source;
   outcome->tag = status.tag;
+}
+
+}  // namespace
+
+void choice_of(const Event& e, Outcome* outcome) {
+  outcome->what = 0;
+  flag_and_index(e, outcome);
+  const uint16_t is = data_flow_of(e.id);
+  if (!(is & kMatches) || !has_statuses(e)) return;
+  StatusInfo status;
+  backend->messages->status_read(e.given_statuses, 0, &status);
+  match_of_wildcards(e, is, status, outcome);
 }
 
 void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRecord* then) {
@@ -89,7 +102,7 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRec
   }
   if (e.attributes & (kCallStarts | kCallActivates)) return;
   if (is & kUnforced) record->flags |= kCallUnforced;
-  choice_of(e, outcome);
+  flag_and_index(e, outcome);
   if (is & kCollects) {
     put(*record, collective_output(e), false);
   } else if (is & (kProbes | kTakes)) {
@@ -97,6 +110,7 @@ void finish_record(Event& e, CallRecord* record, Outcome* outcome, const CallRec
     if ((!(is & kMessage) && !(is & kFile) && source_of(e) == ring::kProcNull) || !has_statuses(e)) return;
     StatusInfo status;
     backend->messages->status_read(e.given_statuses, 0, &status);
+    match_of_wildcards(e, is, status, outcome);
     outcome->bytes = status.bytes;
     if (is & kProbes) {
       outcome->what |= kOutcomeBytes;

@@ -11,6 +11,7 @@
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/call/dispatch.h"
+#include "shim/call/module.h"
 #include "shim/call/parts.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
@@ -143,11 +144,39 @@ void note_match(Event& e, int64_t place, bool freed, const Entry& entry) {
 
 }  // namespace
 
-PerThread* live_thread() { return &lone; }
+Reading live_match(Event& e, PerThread& t, uint64_t ordinal, Match* match) {
+  if (t.over) return Reading::kCut;
+  if (choices_match(*e.thread, ordinal, match)) {
+    matches += 1;
+    // Freed before it was complete, or not followed: MPI chooses, as it did there.
+    if (match->source < 0 && !(match->flags & kCompletionCancelled)) {
+      parts_may_differ("a receive from any source whose request was freed");
+      return Reading::kCut;
+    }
+    return Reading::kItem;
+  }
+  lose(t, messages::record::choices_end);
+  return Reading::kCut;
+}
 
-void live_prepare() { choices_stop = stop; }
+void live_stuck() { lose(lone, messages::record::choices_stuck); }
 
-void live_enter(Event& e) {
+namespace {
+
+bool enabled() {
+  mode.live = !config_has("RESIL_MODE", "record") && !config_has("RESIL_MODE", "verify") &&
+              config_integer("RESIL_REPLICAS") > 1 && config_integer("RESIL_REPLICAS_FOLLOW") > 1;
+  return mode.live;
+}
+
+void before_init() {
+  mode.patience = config_real("RESIL_REPLICAS_SECONDS");
+  choices_stop = stop;
+  prepare_threads();
+  connect_staging();
+}
+
+void enter(Event& e) {
   if (!begun && (asked || !begin())) {
     // Before MPI_Init has returned there are no parts.
     asked = asked && part_place.parts != 0;
@@ -156,6 +185,7 @@ void live_enter(Event& e) {
   if (leads) choices_flush((e.attributes & kCallPoll) != 0);
   if (e.nested) return;
   PerThread& t = lone;
+  set_thread(*e.thread, &t);
   t.depth = 1;
   Call& call = t.calls[0];
   call.event = &e;
@@ -174,7 +204,7 @@ void live_enter(Event& e) {
     give_statuses(e);
 }
 
-void live_leave(Event& e) {
+void leave(Event& e) {
   PerThread& t = lone;
   if (!begun || t.depth == 0 || t.calls[0].event != &e) return;
   Call& call = t.calls[0];
@@ -204,7 +234,7 @@ void live_leave(Event& e) {
   t.depth = 0;
 }
 
-void live_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
+void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   Entry* entry = entry_of(*cookie);
   if (entry->forced) {
     entry->forced = false;
@@ -215,28 +245,11 @@ void live_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   else entry_release(entry);
 }
 
-Reading live_match(Event& e, PerThread& t, uint64_t ordinal, Match* match) {
-  if (t.over) return Reading::kCut;
-  if (choices_match(*e.thread, ordinal, match)) {
-    matches += 1;
-    // Freed before it was complete, or not followed: MPI chooses, as it did there.
-    if (match->source < 0 && !(match->flags & kCompletionCancelled)) {
-      parts_may_differ("a receive from any source whose request was freed");
-      return Reading::kCut;
-    }
-    return Reading::kItem;
-  }
-  lose(t, messages::record::choices_end);
-  return Reading::kCut;
-}
-
-void live_stuck() { lose(lone, messages::record::choices_stuck); }
-
-void live_progress(Thread&) {
+void progress(Thread&) {
   if (begun) choices_progress();
 }
 
-void live_end() {
+void before_finalize() {
   if (!begun || current_thread == nullptr) return;
   choices_follow = false;
   lone.over = true;
@@ -245,7 +258,7 @@ void live_end() {
   lone.depth = 0;
 }
 
-void live_report(JsonWriter& json) {
+void report(JsonWriter& json) {
   if (part_place.parts == 0) return;
   const auto number = [&json](const char* name, uint64_t value) { json.integer(name, static_cast<int64_t>(value)); };
   json.begin_object("choices");
@@ -256,5 +269,34 @@ void live_report(JsonWriter& json) {
   if (lost_why != nullptr) json.text("lost", lost_why);
   json.end_object();
 }
+
+void activating(Event& e, uint64_t* cookie) { request_activating(e, lone, *entry_of(*cookie)); }
+
+void activated(Event& e, uint64_t* cookie) {
+  if (Call* call = call_of(lone, e); call != nullptr && e.result == 0 && class_of(e.id) == CallClass::kStart)
+    request_activated(lone, *call, *entry_of(*cookie));
+}
+
+constexpr Module kChoices = {
+    .name = "choices",
+    .description = "with RESIL_REPLICAS: MPI chooses in each part as in the leading one",
+    .stage = Stage::kRecord,
+    .enabled = enabled,
+    .before_init = before_init,
+    .before_finalize = before_finalize,
+    .enter = enter,
+    .leave = leave,
+    .intercepts = replays,
+    .execute_instead = replay,
+    .asks_status = true,
+    .activating = activating,
+    .activated = activated,
+    .completed = completed,
+    .progress = progress,
+    .report = report,
+};
+RESIL_MODULE(kChoices);
+
+}  // namespace
 
 }  // namespace resil::record

@@ -86,17 +86,10 @@ bool enabled() {
   mode.recording = config_has("RESIL_MODE", "record");
   mode.verifying = config_has("RESIL_MODE", "verify");
   mode.clocks = static_cast<Clocks>(config_integer("RESIL_RECORD_TIME"));
-  mode.live = !mode.recording && !mode.verifying && config_integer("RESIL_REPLICAS") > 1 &&
-              strcmp(config_text("RESIL_REPLICAS_FOLLOW"), "all") == 0;
-  return mode.recording || mode.verifying || mode.live;
+  return mode.recording || mode.verifying;
 }
 
 void before_init() {
-  if (mode.live) {
-    mode.patience = config_real("RESIL_REPLICAS_SECONDS");
-    live_prepare();
-    return connect_staging();
-  }
   if (mode.recording && mode.verifying) stop_unusable(messages::record::both_modes);
   mode.stops = strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0;
   mode.heals = mode.stops && !config_has("RESIL_MODE", "checksum");
@@ -112,7 +105,7 @@ void before_init() {
 }
 
 void after_init() {
-  if (ready || mode.live) return;
+  if (ready) return;
   if (mode.verifying || mode.clocks == Clocks::kAll) sources_scan(true, mode.clocks == Clocks::kAll);
   mode.multiple = !runtime_has_world() || backend->thread_multiple();
   identity_of_this_rank(&identity);
@@ -144,7 +137,6 @@ void after_init() {
 }
 
 void enter(Event& e) {
-  if (mode.live) return live_enter(e);
   if (!ready) return;
   PerThread* t = per_thread(*e.thread);
   if (t == nullptr) [[unlikely]] {
@@ -180,7 +172,6 @@ void enter(Event& e) {
 }
 
 void leave(Event& e) {
-  if (mode.live) return live_leave(e);
   if (!ready) return;
   PerThread* t = per_thread(*e.thread);
   if (t == nullptr) {
@@ -212,7 +203,6 @@ void activated(Event& e, uint64_t* cookie) {
 }
 
 void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
-  if (mode.live) return live_completed(e, place, cookie, freed);
   Entry* entry = entry_of(*cookie);
   PerThread* t = per_thread(*e.thread);
   Call* call = t != nullptr ? call_of(*t, e) : nullptr;
@@ -236,8 +226,8 @@ void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
 }
 
 void thread_end(Thread& thread) {
-  PerThread* t = ready ? per_thread(thread) : nullptr;
-  if (t == nullptr) return;
+  PerThread* t = per_thread(thread);
+  if (t == nullptr || !ready) return;
   if (mode.recording) {
     stream_close(t->stream);
   } else if (!t->over) {
@@ -265,8 +255,8 @@ void on_abort(int) {
 }
 
 void logged(Thread& thread, ring::RecordState what, const char* name, uint64_t value) {
-  PerThread* t = ready ? per_thread(thread) : nullptr;
-  if (t == nullptr) return;
+  PerThread* t = per_thread(thread);
+  if (t == nullptr || !ready) return;
   const bool norm = what == ring::RecordState::kNorm, checksum = what == ring::RecordState::kChecksum;
   const LoggedKind kind = norm ? LoggedKind::kNorm : checksum ? LoggedKind::kChecksum : LoggedKind::kCount;
   const ValueType type = norm ? ValueType::kDouble : checksum ? ValueType::kUnsigned : ValueType::kSigned;
@@ -279,13 +269,12 @@ double time(Thread& thread, CallId id, double value) {
   return t != nullptr ? told_by_mpi(*t, id, value) : value;
 }
 
-bool times() { return !mode.live && mode.clocks != Clocks::kNone; }
+bool times() { return mode.clocks != Clocks::kNone; }
 
 /// Did verify have the whole run to compare with? A recording that a crash cut off ends somewhere.
 bool complete() { return opened && recording.end_text()[0] == 0 && !ended_early(); }
 
 void report(JsonWriter& json) {
-  if (mode.live) return live_report(json);
   const auto number = [&json](const char* name, uint64_t value) { json.integer(name, static_cast<int64_t>(value)); };
   json.begin_object(mode.recording ? "record" : "verify");
   json.text("directory", directory);
@@ -376,7 +365,6 @@ void advise() {
 
 /// MPI_Finalize is the program's last call: before the real one.
 void before_finalize() {
-  if (mode.live) live_end();
   if (!ready || !mode.verifying || current_thread == nullptr) return;
   PerThread* t = per_thread(*current_thread);
   // The record of MPI_Finalize itself was taken in `enter`, unless calls of callbacks in it stand before it.
@@ -389,10 +377,6 @@ void before_finalize() {
 bool recording_is_open() { return ready; }
 
 namespace {
-
-void progress(Thread& thread) {
-  if (mode.live) live_progress(thread);
-}
 
 constexpr Module kModule = {
     .name = "record",
@@ -414,7 +398,6 @@ constexpr Module kModule = {
     .activating = activating,
     .activated = activated,
     .completed = completed,
-    .progress = progress,
     .logged = logged,
     .time = time,
     .times = times,

@@ -16,10 +16,6 @@
 #include "shim/model/event.h"
 #include "shim/tables/tally.h"
 
-namespace resil {
-class JsonWriter;
-}
-
 namespace resil::record {
 
 constexpr unsigned kCookie = request_word(Stage::kRecord);
@@ -136,6 +132,7 @@ void prepare_threads();
 PerThread* per_thread(Thread& thread);
 /// Opens its stream, which begins with a call from that site; once. `first`: that call, if it is known to be recorded.
 PerThread* open_thread(Thread& thread, uint64_t site, const Event* first);
+void set_thread(Thread& thread, PerThread* t);  ///< live.cpp: one for all
 void forget_thread(Thread& thread);
 uint32_t threads_seen();  ///< streams opened so far
 /// The call of that event, null: it was not entered.
@@ -207,17 +204,9 @@ bool replay(Event& event);
 Reading match_of(Event& event, PerThread& t, uint64_t ordinal, Match* match);
 void connect_staging();  ///< staged.h
 
-// --- live.cpp: with RESIL_REPLICAS, in place of a recording --------------------------------------------------------
-void live_prepare();  ///< in MPI_Init
-PerThread* live_thread();  ///< one for all
-void live_enter(Event& event);
-void live_leave(Event& event);
-void live_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
+// --- live.cpp: with RESIL_REPLICAS, in place of a recording; a module of its own ------------------------------------
 /// What the receive of that number has got in the leading part.
 Reading live_match(Event& event, PerThread& t, uint64_t ordinal, Match* match);
 void live_stuck();  ///< what the leader got does not come
-void live_progress(Thread& thread);
-void live_end();  ///< in MPI_Finalize
-void live_report(JsonWriter& json);
 
 }  // namespace resil::record

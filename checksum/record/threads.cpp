@@ -71,10 +71,11 @@ uint32_t threads_seen() { return __atomic_load_n(&seen, __ATOMIC_RELAXED); }
 void prepare_threads() { slot = thread_slot(); }
 
 PerThread* per_thread(Thread& thread) {
-  if (mode.live) return live_thread();
   auto* t = static_cast<PerThread*>(thread.module_data[slot]);
   return t != &nobody ? t : nullptr;
 }
+
+void set_thread(Thread& thread, PerThread* t) { thread.module_data[slot] = t; }
 
 void forget_thread(Thread& thread) { thread.module_data[slot] = nullptr; }
 
