@@ -315,7 +315,7 @@ def main(build, mpi, *names):
                ("what is refused", check_refused), ("nodes", check_nodes), ("clean", check_clean), ("a flip on the way", check_on_the_way), ("choices", check_choices),
                ("choices that follow, two parts", lambda: check_led(2)), ("choices that follow, three parts", Long(lambda: check_led(3))),
                ("choices that follow, a flip", check_led_flip), ("a message of the leading part's alone", check_strangers),
-               ("names of hosts", check_names), ("process ids", check_ids), ("not deterministic", check_restless), ("a pool of workers", check_pool),
+               ("names of hosts", check_names), ("process ids", check_ids), ("not deterministic", check_restless), ("a pool of workers", Long(check_pool)),
                *((f"requests of all kinds, {what}", lambda what=what: check_kinds(what)) for what in ("start", "ireduce")),
                *((f"flips, {kind}, {parts} parts", lambda kind=kind, parts=parts: check_flips(parts, kind))
                  for kind in ("send", "isend", "reduce") for parts in (2, 3)), ("one part fails", check_one_part_fails)]
