@@ -5,6 +5,7 @@
 // report directory may lie on a file system that is slow or gone. Bounded in files and in time; the next job takes the
 // rest.
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,22 +31,26 @@ namespace resil {
 namespace {
 
 constexpr int kMostFiles = 1024;
-constexpr time_t kKept = 86400;  // seconds since it was made; of a ring whose directory is not seen from here
+constexpr time_t kKept = 86400;  // seconds since it was made; of a ring that could not be collected
 constexpr size_t kChunk = 64 << 10;  // bytes copied at a time
 
 std::atomic<uint32_t> running;  // futex word
 std::atomic<bool> stop;
 char own_prefix[32], world_prefix[192];
 
-/// Copies all but zero chunks. False when the target cannot be written or there is no time any more.
-bool copy(int from, const char* directory, int rank, char* chunk, const std::atomic<bool>& ends) {
+/// kNowhere: there is no such directory any more. kFailed: no room, no permission, a limit of this process, or no time.
+enum class Copied : uint8_t { kDone, kNowhere, kFailed };
+
+/// Copies all but zero chunks.
+Copied copy(int from, const char* directory, int rank, char* chunk, const std::atomic<bool>& ends) {
   static const char zero[kChunk] = {};
   char path[1200];
   struct stat status;
   snprintf(path, sizeof(path), "%s/rank-%05d.ring", directory, rank);
-  if (own_file_exists(path)) return true;  // collected already
+  if (own_file_exists(path)) return Copied::kDone;  // collected already
   OwnFile file;
-  if (!own_file_begin(&file, path, 0666)) return false;
+  if (!own_file_begin(&file, path, 0666))
+    return errno == ENOENT || errno == ENOTDIR ? Copied::kNowhere : Copied::kFailed;
   const int to = file.fd;
   bool ok = fstat(from, &status) == 0 && file_size_allowed(static_cast<uint64_t>(status.st_size)) &&
             ftruncate(to, status.st_size) == 0;
@@ -56,7 +61,7 @@ bool copy(int from, const char* directory, int rank, char* chunk, const std::ato
           pwrite(to, chunk, static_cast<size_t>(bytes), offset) == bytes);
   }
   if (!ok) own_file_drop(&file);
-  return ok && own_file_commit(&file);
+  return ok && own_file_commit(&file) ? Copied::kDone : Copied::kFailed;
 }
 
 bool half_full(int folder) {
@@ -93,11 +98,13 @@ bool collect(int folder, const char* name) {
   const bool seen = header.view == file_view() || header.nonce == 0;
   if (gone) {
     header.directory[sizeof(header.directory) - 1] = 0;
-    // A directory that is gone, or full, does not keep the memory taken.
     const bool known = header.directory[0] == '/' && header.rank >= 0 && is_directory_of(header);
-    if (known) copy(fd, header.directory, header.rank, chunk, stop);
-    // From another container it may be there and not be seen from here: whoever sees it may still ask for the report.
-    const bool keep = !known && !seen && status.st_mtime + kKept > time(nullptr) && !half_full(folder);
+    const Copied copied = known ? copy(fd, header.directory, header.rank, chunk, stop) : Copied::kNowhere;
+    // From another container the directory may be there and not be seen from here. One that is full may have room
+    // later, and this process may be limited (ulimit -f) where another is not. Whoever asks for the report then finds
+    // the ring, for a day; where memory is short it goes.
+    const bool wanted = copied == Copied::kFailed || (!known && !seen);
+    const bool keep = wanted && status.st_mtime + kKept > time(nullptr) && !half_full(folder);
     gone = !keep && !stop.load(std::memory_order_relaxed) && unlinkat(folder, name, 0) == 0;
   }
   close(fd);
@@ -184,7 +191,7 @@ void segment_leave(bool (*keep)()) {
   if (!last) return;
   const bool kept = keep();
   all_of_launch([kept](int folder, const char* name, int fd, const ring::Header& header) {
-    if (!kept || copy(fd, runtime.directory, header.rank, chunk, never)) unlinkat(folder, name, 0);
+    if (!kept || copy(fd, runtime.directory, header.rank, chunk, never) == Copied::kDone) unlinkat(folder, name, 0);
     return true;
   });
 }

@@ -334,6 +334,18 @@ int sweep() { return resil::segment_sweep(("resil-" + std::to_string(getuid()) +
 
 bool there(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
+/// Where node memory is short nothing is kept there.
+bool mostly_free() {
+  struct statvfs system;
+  REQUIRE(statvfs("/dev/shm", &system) == 0);
+  return system.f_bavail > system.f_blocks / 2;
+}
+
+void make_old(const std::string& ring) {
+  const timespec old[2] = {{time(nullptr) - 90000, 0}, {time(nullptr) - 90000, 0}};
+  REQUIRE(utimensat(AT_FDCWD, ring.c_str(), old, 0) == 0);
+}
+
 }  // namespace
 
 TEST_CASE("node files: whether a process lives is seen without its pid, whatever it does with its descriptors") {
@@ -462,19 +474,35 @@ TEST_CASE("sweep: a ring is collected into the directory that it reported to, no
     CHECK(sweep() == 1);
     CHECK(there(ring));
   }
+  SECTION("a process that may write no file of that size leaves it to another, for a day") {
+    auto limited = [] {
+      const rlimit none = {0, 0};
+      return setrlimit(RLIMIT_FSIZE, &none) == 0 ? sweep() : -1;
+    };
+    if (mostly_free()) {
+      CHECK(in_child(limited));
+      CHECK((there(rank.path) && !there(ring)));
+    }
+    SECTION("which collects it") {
+      CHECK(sweep() == 1);
+      CHECK((!there(rank.path) && there(ring)));
+    }
+    SECTION("which does not come") {
+      make_old(rank.path);
+      CHECK(in_child([&] { return limited() - 1; }));
+      CHECK((!there(rank.path) && !there(ring)));
+    }
+  }
 }
 
 TEST_CASE("sweep: a ring whose directory another container sees, and this one does not, is kept for a day") {
   Rank rank([] { runtime.header->view = 4711; }, 4711);
   rank.end();
-  struct statvfs system;
-  REQUIRE(statvfs("/dev/shm", &system) == 0);
-  if (system.f_bavail > system.f_blocks / 2) {
+  if (mostly_free()) {
     CHECK(sweep() == 0);
     CHECK(there(rank.path));
   }
-  const timespec old[2] = {{time(nullptr) - 90000, 0}, {time(nullptr) - 90000, 0}};
-  REQUIRE(utimensat(AT_FDCWD, rank.path.c_str(), old, 0) == 0);
+  make_old(rank.path);
   CHECK(sweep() == 1);
 }
 
