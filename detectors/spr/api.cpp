@@ -78,6 +78,12 @@ int64_t resil_spr_end(int set, uint64_t results, resil::spr::Kernel kernel, void
   return held ? resil::spr::phase_end(held.thread(), held.set(), results, kernel, argument, policy) : 0;
 }
 
+void resil_spr_computed(int set, uint64_t results, int64_t first, int64_t count) {
+  Set* const of =
+      resil::spr::settings.inputs ? resil::spr::set_find(set) : nullptr;  // any thread: the set is held by none of them
+  if (of != nullptr) resil::spr::computed(*of, results, first, count);
+}
+
 void resil_spr_rollback(int set, resil::spr::Rollback hook, void* argument) {
   Held held(set);
   if (!held) return;

@@ -73,4 +73,21 @@ void say_difference(const Set& set, const Field& field, const Difference& seen, 
   finding_publish(finding);
 }
 
+void say_result_changed(const Set& set, const Field& field, int64_t particle, int element, int64_t count) {
+  if (told[1].fetch_add(1, std::memory_order_relaxed) >= kMostFindings) return;
+  Finding finding;
+  finding.start("particle_changed", Confidence::kVerified);
+  const int64_t id = set.id_field >= 0 ? id_of(set.fields[set.id_field], particle) : particle;
+  finding.culprit(runtime.rank);
+  finding.say(text::result_changed, id, field.name, runtime.rank, set.step, set.name, count, set.computed_room);
+  finding.to_do(text::result_changed_to_do, runtime.host);
+  const size_t width = comparison_of(field).element_bytes != 0 ? comparison_of(field).element_bytes : field.bytes;
+  const size_t at = static_cast<size_t>(element) * width, number = static_cast<size_t>(particle);
+  add_values(finding, field, element, field.data + number * field.stride + at,
+             field.computed.data() + number * field.bytes + at, "computed");
+  finding.add("index", "%" PRId64 " of %" PRId64 " local", particle, set.computed_room);
+  finding.add("phase", "%" PRIu64 " of the set, selection %" PRIu64, set.phase, set.epoch);
+  finding_publish(finding);
+}
+
 }  // namespace resil::spr

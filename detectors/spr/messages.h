@@ -32,6 +32,15 @@ RESIL_FINDING(particle_changed,
               "among the results "
               "of resil_spr_end, or declare it with RESIL_SPR_MAY_CHANGE.");
 
+RESIL_FINDING(result_changed,
+              "particle %" PRId64 " (%s) on rank %d is no longer what was computed in step %" PRId64
+              " of \"%s\"; so are %" PRId64 " of %" PRId64 " particles of this rank",
+              "The program had said by resil_spr_computed that this result was finished; when the kernel ended, it had "
+              "other bytes.",
+              "go back to a checkpoint from before this step. If the finding comes back on %s, keep jobs off it and "
+              "send this report directory to the facility; if it comes in each step, the program changes results after "
+              "it has named them: call resil_spr_computed later.");
+
 RESIL_MESSAGE(no_private_communicator, note,
               "spr: no replicas: some rank is not preloaded, or MPI is not in use on this thread",
               "Replicas are computed on other ranks.", "Preload libresil.so into every rank.");

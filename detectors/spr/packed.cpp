@@ -51,15 +51,14 @@ bool element_differs(const char* a, const char* b, size_t bytes, int low_bits) {
   return memcmp(a, b, bytes) != 0;
 }
 
-/// -1: none.
-int first_element(const char* a, const char* b, size_t bytes, const Comparison& how) {
+}  // namespace
+
+int first_element(const char* own, const char* other, size_t bytes, const Comparison& how) {
   const size_t step = how.element_bytes == 8 || how.element_bytes == 4 ? how.element_bytes : bytes;
   for (size_t at = 0; at + step <= bytes; at += step)
-    if (element_differs(a + at, b + at, step, how.low_bits)) return static_cast<int>(at / step);
+    if (element_differs(own + at, other + at, step, how.low_bits)) return static_cast<int>(at / step);
   return -1;
 }
-
-}  // namespace
 
 void Packed::release() {
   index.release();

@@ -47,6 +47,9 @@ struct Comparison {
   int low_bits;
 };
 
+/// The first element of a field of `bytes` that differs; -1: none.
+int first_element(const char* own, const char* other, size_t bytes, const Comparison& how);
+
 /// Compares the first `particles` of the program's array with what lies packed in `with`.
 Difference compare_field(const Packed& packed, int particles, const char* data, size_t bytes, size_t stride,
                          const char* with, const Comparison& how);

@@ -314,6 +314,7 @@ void phase_begin(Thread& thread, Set& set, int64_t step, int64_t local, int64_t 
   set.named = fields & (set.field_count < 64 ? (uint64_t{1} << set.field_count) - 1 : ~uint64_t{0});
   ++set.phase;
   ++set.counters.phases;
+  set.computed_room = local > 0 ? local : 0;
   set.guarded = total < 0;
   if (set.guarded) {
     const uint64_t begin = monotonic_ns();
@@ -372,7 +373,12 @@ int64_t phase_end(Thread& thread, Set& set, uint64_t results, Kernel kernel, voi
     have_results = there == Why::kNone && set.broken == Why::kNone;
     if (there != Why::kNone) uncovered(set, there);
   }
-  const int64_t found = set.phase_out && set.head_out.why == Why::kNone ? compare(set, results, have_results) : 0;
+  int64_t found = set.phase_out && set.head_out.why == Why::kNone ? compare(set, results, have_results) : 0;
+  if (settings.inputs) {
+    const int64_t changed = compare_computed(set, results);
+    set.counters.changed += static_cast<uint64_t>(changed);
+    found += changed;
+  }
   each_field(set, results, [](Field& field) { field.sent = false; });
   return act(thread, set, found, policy);
 }

@@ -92,11 +92,14 @@ bool take_members(Set& set, const int* members, int count) {
 void release(Set& set) {
   // What MPI may still read or write stays mapped.
   const bool under_way = !set.sends.over() || !set.receives.over() || !set.result_sends.over();
-  for (Field& field : set.fields)
+  for (Field& field : set.fields) {
+    field.computed.release();
+    field.computed_marks.release();
     for (Buffer<char>* buffer : {&field.copy, &field.theirs, &field.results}) {
       if (under_way) buffer->abandon();
       else buffer->release();
     }
+  }
   if (!under_way) {
     set.own.release();
     set.theirs.release();
@@ -208,7 +211,7 @@ Head make_head(const Set& set, Why why) {
 }
 
 void uncovered(Set& set, Why why) {
-  if (set.counters.uncovered[static_cast<size_t>(why)]++ == 0)
+  if (__atomic_fetch_add(&set.counters.uncovered[static_cast<size_t>(why)], 1, __ATOMIC_RELAXED) == 0)
     add_note_format(text::not_compared, set.name, runtime.rank, set.step, reason_name(why));
 }
 

@@ -12,6 +12,7 @@
 #include "detectors/spr/link.h"
 #include "detectors/spr/packed.h"
 #include "detectors/spr/select.h"
+#include "shim/base/spinlock.h"
 
 /// As in resil.h: what a kernel for replicas is given.
 struct resil_spr_replicas {
@@ -41,6 +42,10 @@ struct Field {
   Buffer<char> copy;  ///< what was sent
   Buffer<char> theirs;  ///< of the rank before, packed; outputs of our kernel
   Buffer<char> results;  ///< what the next rank has computed
+  // resil_spr_computed(): this rank's results as they were when they had been computed, not packed.
+  Buffer<char> computed;
+  Buffer<uint8_t> computed_marks;  ///< of which particles
+  std::atomic<uint64_t> computed_phase;  ///< of which phase; 0: none
 };
 
 /// Why something was not compared. Named in the report; the first of each is told in a note.
@@ -107,6 +112,8 @@ struct Set {
 
   // Phase.
   bool open, guarded;
+  SpinLock computed_lock;
+  int64_t computed_room;  ///< local particles of this phase, whatever was selected
   uint64_t phase, named;
   int64_t step;
   bool data_in;  ///< of this phase: the rank before sends
@@ -142,6 +149,10 @@ int set_select(Thread& thread, Set& set, const Lists& lists, const int* owner);
 void phase_begin(Thread& thread, Set& set, int64_t step, int64_t local, int64_t total, uint64_t fields);
 /// Replicas that differ and particles that have changed on this rank; -1: rolled back.
 int64_t phase_end(Thread& thread, Set& set, uint64_t results, Kernel kernel, void* argument, int policy);
+/// Results of some particles are finished: any thread, between begin and end, each particle once.
+void computed(Set& set, uint64_t results, int64_t first, int64_t count);
+/// How many of them are no longer what they were.
+int64_t compare_computed(Set& set, uint64_t results);
 /// The particles of the rank before, as they were last sent; false: they are not here.
 bool set_copy(Set& set, resil_spr_replicas* copy);
 
@@ -165,5 +176,7 @@ Comparison comparison_of(const Field& field);
 /// What differs, with the values; `changed`: of the program's own data since it was sent.
 void say_difference(const Set& set, const Field& field, const Difference& seen, const char* with, bool changed,
                     int64_t of_particles);
+/// A result of `particle` is other than it was when it had been computed; so are `count` in all.
+void say_result_changed(const Set& set, const Field& field, int64_t particle, int element, int64_t count);
 
 }  // namespace resil::spr

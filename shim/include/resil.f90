@@ -9,7 +9,7 @@ module resil
   public :: resil_step, resil_norm, resil_checksum, resil_count, resil_drain
   public :: resil_fingerprint, resil_protect, resil_unprotect, resil_run_twice, resil_mismatches
   public :: resil_spr_create, resil_spr_destroy, resil_spr_field, resil_spr_bit, resil_spr_select, resil_spr_begin
-  public :: resil_spr_end, resil_spr_rollback, resil_spr_copy, resil_spr_replicas
+  public :: resil_spr_end, resil_spr_computed, resil_spr_rollback, resil_spr_copy, resil_spr_replicas
   public :: resil_spr_double, resil_spr_float, resil_spr_id, resil_spr_may_change
   public :: resil_policy_default, resil_policy_abort, resil_policy_retry, resil_policy_continue, resil_local
 
@@ -116,6 +116,11 @@ module resil
       type(c_ptr), value :: argument
       integer(c_int64_t) :: different
     end function
+    subroutine spr_computed_function(set, results, first, count) bind(c)
+      import :: c_int, c_int64_t
+      integer(c_int), value :: set
+      integer(c_int64_t), value :: results, first, count
+    end subroutine
     subroutine spr_rollback_function(set, hook, argument) bind(c)
       import :: c_int, c_funptr, c_ptr
       integer(c_int), value :: set
@@ -171,6 +176,7 @@ module resil
   procedure(spr_select_function), pointer, save :: spr_select_pointer => null()
   procedure(spr_begin_function), pointer, save :: spr_begin_pointer => null()
   procedure(spr_end_function), pointer, save :: spr_end_pointer => null()
+  procedure(spr_computed_function), pointer, save :: spr_computed_pointer => null()
   procedure(spr_rollback_function), pointer, save :: spr_rollback_pointer => null()
   procedure(spr_copy_function), pointer, save :: spr_copy_pointer => null()
 
@@ -211,6 +217,8 @@ contains
     if (c_associated(address)) call c_f_procpointer(address, spr_begin_pointer)
     address = dlsym(c_null_ptr, "resil_spr_end" // c_null_char)
     if (c_associated(address)) call c_f_procpointer(address, spr_end_pointer)
+    address = dlsym(c_null_ptr, "resil_spr_computed" // c_null_char)
+    if (c_associated(address)) call c_f_procpointer(address, spr_computed_pointer)
     address = dlsym(c_null_ptr, "resil_spr_rollback" // c_null_char)
     if (c_associated(address)) call c_f_procpointer(address, spr_rollback_pointer)
     address = dlsym(c_null_ptr, "resil_spr_copy" // c_null_char)
@@ -376,6 +384,14 @@ contains
     if (set >= 0 .and. associated(spr_end_pointer)) resil_spr_end = spr_end_pointer(int(set, c_int), results, &
       c_funloc(kernel), argument, int(policy, c_int))
   end function
+
+  !> Within a kernel: `results` of the particles first to last, from 1 on, are finished, and kept until resil_spr_end.
+  subroutine resil_spr_computed(set, results, first, last)
+    integer, intent(in) :: set, first, last
+    integer(c_int64_t), intent(in) :: results
+    if (set >= 0 .and. associated(spr_computed_pointer)) call spr_computed_pointer(int(set, c_int), results, &
+      int(first - 1, c_int64_t), int(last - first + 1, c_int64_t))
+  end subroutine
 
   !> `hook` restores a checkpoint on all members, see resil.h.
   subroutine resil_spr_rollback(set, hook, argument)

@@ -46,6 +46,7 @@ struct resil_api_ {
   int (*spr_select)(int, int64_t, int64_t, const int64_t*, const int*, const int*, int, const int*);
   void (*spr_begin)(int, int64_t, int64_t, int64_t, uint64_t);
   int64_t (*spr_end)(int, uint64_t, int (*)(void*, const struct resil_spr_replicas*), void*, int);
+  void (*spr_computed)(int, uint64_t, int64_t, int64_t);
   void (*spr_rollback)(int, int (*)(void*, int64_t), void*);
   int (*spr_copy)(int, struct resil_spr_replicas*);
 };
@@ -75,6 +76,7 @@ static inline const struct resil_api_* resil_api_(void) {
     resil_find_("resil_spr_select", &api.spr_select);
     resil_find_("resil_spr_begin", &api.spr_begin);
     resil_find_("resil_spr_end", &api.spr_end);
+    resil_find_("resil_spr_computed", &api.spr_computed);
     resil_find_("resil_spr_rollback", &api.spr_rollback);
     resil_find_("resil_spr_copy", &api.spr_copy);
     __atomic_store_n(&api.looked_up, 1, __ATOMIC_RELEASE);
@@ -229,6 +231,14 @@ static inline void resil_spr_begin(int set, int64_t step, int64_t local, int64_t
  */
 static inline int64_t resil_spr_end(int set, uint64_t results, resil_spr_kernel kernel, void* argument, int policy) {
   return set >= 0 && resil_api_()->spr_end ? resil_api_()->spr_end(set, results, kernel, argument, policy) : 0;
+}
+
+/* Within a kernel, after it has finished `results` of the local particles `first` to `first + count - 1`: keeps them
+ * until resil_spr_end, which compares. So a result that changes in memory while the kernel still computes others is
+ * found, which no replica can: the next kernel would be sent it as it is. In blocks of some 10 particles; each once;
+ * from any thread. */
+static inline void resil_spr_computed(int set, uint64_t results, int64_t first, int64_t count) {
+  if (set >= 0 && resil_api_()->spr_computed) resil_api_()->spr_computed(set, results, first, count);
 }
 
 /* For RESIL_POLICY_RETRY: restores a checkpoint; called on all members, outside MPI, with the step in which some rank's

@@ -3,6 +3,7 @@
 what particle replication costs in instructions. Used by scripts/campaign spr.
 """
 import json
+import math
 import os
 import re
 import subprocess
@@ -12,7 +13,9 @@ from . import mpi as jobs
 SOURCE = os.path.join(jobs.ROOT, "tests", "mpi", "sph.c")
 LINE = re.compile(r"flips (\w+): masked (\d+) detected (\d+), insignificant (\d+) detected (\d+), significant (\d+) detected (\d+), "
                   r"not made (\d+)")
-KERNELS = ("density", "state", "forces", "gravity", "drift", "kick")
+QUIET = re.compile(r"undisturbed: (\d+) runs, (\d+) false alarms")
+FIELDS = ("position", "mass", "energy", "velocity", "density")  # by their numbers in sph_campaign.h
+KINDS = ("masked", "insignificant", "significant")
 
 
 def compiled(mpi):
@@ -22,22 +25,46 @@ def compiled(mpi):
     return output
 
 
-def flips(program, mpi, ranks, problem, particles, each, seed, method, inputs):
-    """[(field, {kind: (number, detected)})...], false alarms of undisturbed steps."""
-    result = jobs.run(mpi, ranks, [program, problem, str(particles), "flips", str(each), str(seed)], timeout=3600,
-                      env={"RESIL_SPR": method, "RESIL_SPR_INPUTS": "1" if inputs else "0", "RESIL_ON_MISMATCH": "log",
-                           "RESIL_LOG": "quiet"})
-    text = result.stdout.decode()
-    assert result.returncode == 0, result.text()
-    rows = []
-    for found in LINE.finditer(text):
-        numbers = [int(word) for word in found.groups()[1:]]
-        rows.append((found[1], {"masked": numbers[0:2], "insignificant": numbers[2:4], "significant": numbers[4:6]}))
-    return rows, int(re.search(r"(\d+) false alarms", text)[1])
+def flips(program, options, field, each, inputs):
+    """({kind: [number, detected]}, undisturbed runs, false alarms, [undetected]), in jobs of at most 500 flips."""
+    counted = {kind: [0, 0] for kind in KINDS}
+    quiet = alarms = 0
+    undetected = []
+    while each > 0:
+        now = min(each, 500)
+        result = jobs.run(options.mpi, options.ranks, [program, "evrard", str(options.particles), "flips", str(FIELDS.index(field)),
+                                                       str(now), str(options.seed * 1000 + each), str(max(2, now // 10))], timeout=3600,
+                          env={"RESIL_SPR": options.method, "RESIL_SPR_INPUTS": "1" if inputs else "0",
+                               "RESIL_ON_MISMATCH": "log", "RESIL_LOG": "quiet"})
+        text = result.stdout.decode()
+        assert result.returncode == 0, result.text()
+        numbers = [int(word) for word in LINE.search(text).groups()[1:]]
+        for at, kind in enumerate(KINDS):
+            counted[kind][0] += numbers[2 * at]
+            counted[kind][1] += numbers[2 * at + 1]
+        assert numbers[6] == 0, f"{numbers[6]} flips were not made"
+        runs, false = (int(word) for word in QUIET.search(text).groups())
+        quiet, alarms = quiet + runs, alarms + false
+        undetected += re.findall(r"undetected: .*", text)
+        jobs.discard(os.path.dirname(result.directory))
+        each -= now
+    return counted, quiet, alarms, undetected
 
 
 def percent(found, of):
     return f"{100 * found / of:.1f} %" if of else "none"
+
+
+def at_least(found, of, level=0.95):
+    """Lower end of the two-sided interval of Clopper and Pearson for `found` of `of`, as a share."""
+    def tail(share):  # so many or more
+        return sum(math.exp(math.lgamma(of + 1) - math.lgamma(k + 1) - math.lgamma(of - k + 1) + k * math.log(share) +
+                            (of - k) * math.log1p(-share)) for k in range(found, of + 1))
+    low, high = 0.0, 1.0
+    while found and high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (middle, high) if tail(middle) < (1 - level) / 2 else (low, middle)
+    return low
 
 
 def instructions(program, mpi, problem, particles, method, steps=2):
@@ -69,44 +96,44 @@ def campaign_flips(options, program):
     """One table for each way of looking; how many false alarms."""
     text, alarms = "", 0
     for inputs in (True, False):
-        rows, false = flips(program, options.mpi, options.ranks, "evrard", options.particles, options.injections, options.seed,
-                            options.method, inputs)
-        alarms += false
-        shown = []
-        for field, counted in rows:
-            significant, small = counted["significant"], counted["insignificant"]
-            shown.append((field, significant[0], percent(significant[1], significant[0]), sum(significant[:1] + small[:1]),
-                          percent(significant[1] + small[1], significant[0] + small[0]), counted["masked"][0], counted["masked"][1]))
-        everything = [sum(row[1][kind][at] for row in rows) for kind in ("significant", "insignificant") for at in (0, 1)]
-        shown.append(("all", everything[0], percent(everything[1], everything[0]), everything[0] + everything[2],
-                      percent(everything[1] + everything[3], everything[0] + everything[2]), sum(row[1]["masked"][0] for row in rows),
-                      sum(row[1]["masked"][1] for row in rows)))
+        shown, runs, false_alarms = [], 0, 0
+        for field in FIELDS:
+            each = options.density if field == "density" and options.density else options.injections
+            counted, quiet, false, undetected = flips(program, options, field, each, inputs)
+            runs, false_alarms = runs + quiet, false_alarms + false
+            significant, small, masked = (counted[kind] for kind in ("significant", "insignificant", "masked"))
+            alive = [significant[0] + small[0], significant[1] + small[1]]
+            shown.append((field, each, significant[0], significant[1], f"{100 * at_least(significant[1], significant[0]):.1f} %",
+                          alive[0], alive[1], f"{100 * at_least(alive[1], alive[0]):.1f} %", masked[0], masked[1]))
+            print(shown[-1], *(undetected if options.verbose else []), sep="\n", flush=True)
+        alarms += false_alarms
         text += table(f"{options.mpi}, {options.ranks} ranks, RESIL_SPR={options.method}, " +
-                      ("replicas and inputs" if inputs else "replicas alone (RESIL_SPR_INPUTS=0), as in the paper") +
-                      f"; false alarms in 3 undisturbed runs: {false}",
-                      ("field", "significant", "found", "all that survive", "found", "masked", "of these found"), shown)
+                      ("replicas and inputs" if inputs else "replicas alone (RESIL_SPR_INPUTS=0)") +
+                      f"; false alarms in {runs} undisturbed runs: {false_alarms}",
+                      ("field", "flips", "significant", "found", "share at least (95 %)", "all that survive", "found",
+                       "share at least (95 %)", "masked", "of these found"), shown)
     return text, alarms
 
 
-def campaign_cost(options, program):
+def campaign_cost(options, program, problem):
     """Instructions of one rank, whose replicas are its own: with and without."""
     rows, base = [], None
     for method in ("off", "cover", "hashed", "greedy"):
-        total, counts, summary = instructions(program, options.mpi, "evrard", options.particles, method)
+        total, counts, summary = instructions(program, options.mpi, problem, options.particles, method)
         base = base or total
-        share = {name: counts.get("resil_spr_" + name, 0) for name in ("select", "begin", "end")}
+        share = {name: counts.get("resil_spr_" + name, 0) for name in ("select", "begin", "computed", "end")}
         rows.append((method, f"{total:,}", f"{100 * (total / base - 1):+.2f} %",
                      f"{100 * summary.get('replicas', 0) / max(1, summary.get('particles', 1)):.2f} %",
                      *(f"{100 * share[name] / base:.2f} %" for name in share)))
-    return table("Instructions of one rank (callgrind), five evaluations of all kernels and gravity, MPI_Init to MPI_Finalize",
-                 ("RESIL_SPR", "instructions", "added", "replicas", "select", "begin", "end, with kernels"), rows)
+    return table(f"{problem}: instructions of one rank (callgrind), four evaluations of all kernels, MPI_Init to MPI_Finalize",
+                 ("RESIL_SPR", "instructions", "added", "replicas", "select", "begin", "computed", "end, with kernels"), rows)
 
 
 def campaign(options):
     program = compiled(options.mpi)
-    text, alarms = campaign_flips(options, program)
+    text, alarms = campaign_flips(options, program) if options.injections else ("", 0)
     if options.instructions:
-        text += campaign_cost(options, program)
+        text += campaign_cost(options, program, "evrard") + campaign_cost(options, program, "wind")
     print(text)
     if options.markdown:
         with open(options.markdown, "a", encoding="utf-8") as file:

@@ -6,7 +6,8 @@
 // et al. 2007).
 //
 // Usage: sph evrard|wind PARTICLES STEPS             prints energies, and the state's fingerprint
-//        sph evrard|wind PARTICLES flips COUNT SEED  COUNT bits flipped in each field, see campaign() at the end
+//        sph evrard|wind PARTICLES flips FIELD COUNT SEED QUIET  COUNT bits flipped in this field (0 to 4) and QUIET
+//                                                   undisturbed runs, see sph_campaign.h
 #include <math.h>
 #include <mpi.h>
 #include <resil.h>
@@ -64,11 +65,11 @@ static double spline(double q) {
 }
 static double slope(double q) { return q < 1 ? -3 * q + 2.25 * q * q : q < 2 ? -0.75 * (2 - q) * (2 - q) : 0; }
 
-/* Kernels: for particles and for replicas alike. `of` holds the first `count` particles' results. */
+/* Kernels: for particles `begin` to `end` - 1, and for replicas alike. */
 
-KERNEL static void density(int count, const int* from, const int* with, const three* x, const double* m,
+KERNEL static void density(int begin, int end, const int* from, const int* with, const three* x, const double* m,
                            const double* h, double* rho, double* hn) {
-  for (int i = 0; i < count; i++) {
+  for (int i = begin; i < end; i++) {
     double sum = m[i], d[3];
     int near = 1;
     for (int k = from[i]; k < from[i + 1]; k++) {
@@ -84,17 +85,18 @@ KERNEL static void density(int count, const int* from, const int* with, const th
   }
 }
 
-KERNEL static void state(int count, const double* rho, const double* up, double* p, double* c) {
-  for (int i = 0; i < count; i++) {
+KERNEL static void state(int begin, int end, const double* rho, const double* up, double* p, double* c) {
+  for (int i = begin; i < end; i++) {
     p[i] = (GAMMA - 1) * rho[i] * up[i];
     c[i] = sqrt(GAMMA * (GAMMA - 1) * up[i]);
     worked(1);
   }
 }
 
-KERNEL static void forces(int count, const int* from, const int* with, const three* x, const three* w, const double* m,
-                          const double* h, const double* rho, const double* p, const double* c, three* a, double* du) {
-  for (int i = 0; i < count; i++) {
+KERNEL static void forces(int begin, int end, const int* from, const int* with, const three* x, const three* w,
+                          const double* m, const double* h, const double* rho, const double* p, const double* c,
+                          three* a, double* du) {
+  for (int i = begin; i < end; i++) {
     double sum[3] = {0, 0, 0}, heat = 0, d[3];
     for (int k = from[i]; k < from[i + 1]; k++) {
       int j = with[k];
@@ -143,17 +145,17 @@ static void pull(const struct node* node, const double* at, double* sum, double*
   }
 }
 
-KERNEL static void gravity(int count, const three* x, three* g, double* phi) {
-  for (int i = 0; i < count; i++) {
+KERNEL static void gravity(int begin, int end, const three* x, three* g, double* phi) {
+  for (int i = begin; i < end; i++) {
     g[i][0] = g[i][1] = g[i][2] = phi[i] = 0;
     pull(nodes, x[i], g[i], &phi[i]);
     worked(646);
   }
 }
 
-KERNEL static void drift(int count, three* x, three* v, three* w, double* u, double* up, const three* a, const three* g,
-                         const double* du) {
-  for (int i = 0; i < count; i++) {
+KERNEL static void drift(int begin, int end, three* x, three* v, three* w, double* u, double* up, const three* a,
+                         const three* g, const double* du) {
+  for (int i = begin; i < end; i++) {
     for (int k = 0; k < 3; k++) {
       v[i][k] += 0.5 * dt * (a[i][k] + g[i][k]);
       x[i][k] += dt * v[i][k];
@@ -166,8 +168,8 @@ KERNEL static void drift(int count, three* x, three* v, three* w, double* u, dou
   }
 }
 
-KERNEL static void kick(int count, three* v, double* u, const three* a, const three* g, const double* du) {
-  for (int i = 0; i < count; i++) {
+KERNEL static void kick(int begin, int end, three* v, double* u, const three* a, const three* g, const double* du) {
+  for (int i = begin; i < end; i++) {
     for (int k = 0; k < 3; k++) v[i][k] += 0.5 * dt * (a[i][k] + g[i][k]);
     u[i] += 0.5 * dt * du[i];
     worked(1);
@@ -185,37 +187,43 @@ static int field[FIELDS];
 
 static int density_r(void* unused, const struct resil_spr_replicas* r) {
   (void)unused;
-  density(r->count, r->offset, r->neighbour, AS3(X), AS1(M), AS1(H), AS1(RHO), AS1(HN));
-  return 0;
-}
-static int state_r(void* unused, const struct resil_spr_replicas* r) {
-  (void)unused;
-  state(r->count, AS1(RHO), AS1(UP), AS1(P), AS1(C));
+  density(0, r->count, r->offset, r->neighbour, AS3(X), AS1(M), AS1(H), AS1(RHO), AS1(HN));
+  state(0, r->count, AS1(RHO), AS1(UP), AS1(P), AS1(C));
   return 0;
 }
 static int forces_r(void* unused, const struct resil_spr_replicas* r) {
   (void)unused;
-  forces(r->count, r->offset, r->neighbour, AS3(X), AS3(W), AS1(M), AS1(H), AS1(RHO), AS1(P), AS1(C), AS3(A), AS1(DU));
+  forces(0, r->count, r->offset, r->neighbour, AS3(X), AS3(W), AS1(M), AS1(H), AS1(RHO), AS1(P), AS1(C), AS3(A),
+         AS1(DU));
   return 0;
 }
 static int gravity_r(void* unused, const struct resil_spr_replicas* r) {
   (void)unused;
-  gravity(r->count, AS3(X), AS3(G), AS1(PHI));
+  gravity(0, r->count, AS3(X), AS3(G), AS1(PHI));
   return 0;
 }
 static int drift_r(void* unused, const struct resil_spr_replicas* r) {
   (void)unused;
-  drift(r->count, AS3(X), AS3(V), AS3(W), AS1(U), AS1(UP), AS3(A), AS3(G), AS1(DU));
+  drift(0, r->count, AS3(X), AS3(V), AS3(W), AS1(U), AS1(UP), AS3(A), AS3(G), AS1(DU));
   return 0;
 }
 static int kick_r(void* unused, const struct resil_spr_replicas* r) {
   (void)unused;
-  kick(r->count, AS3(V), AS1(U), AS3(A), AS3(G), AS1(DU));
+  kick(0, r->count, AS3(V), AS1(U), AS3(A), AS3(G), AS1(DU));
   return 0;
 }
 
 static int64_t found;
 static int phased, with_lists;
+
+/* This rank's kernel on blocks of its particles, whose results are kept as they are from then on. */
+enum { kBlock = 8 };
+#define IN_BLOCKS(results, call)                               \
+  for (int at = 0, to; at < local; at = to) {                  \
+    to = at + kBlock < local ? at + kBlock : local;            \
+    call;                                                      \
+    if (phased) resil_spr_computed(set, results, at, to - at); \
+  }
 
 static void phase_begin(uint64_t fields) {
   if (with_lists) resil_spr_begin(set, step_number, local, total, fields), phased = 1;
@@ -386,8 +394,7 @@ static void update_copies(void) {
   }
 }
 
-static void evaluate(void) {
-  share();
+static void choose(void) {
   int owner_room = total - local, *owner = (int*)malloc((size_t)(owner_room + 1) * sizeof *owner);
   for (int i = 0; i < all; i++)
     if (number[i] >= local) {
@@ -399,19 +406,24 @@ static void evaluate(void) {
   resil_spr_select(set, local, total, first64, NULL, list, 0, owner);
   with_lists = 1;
   free(owner);
+}
+
+static void evaluate(void) {
+  share();
+  choose();
   phase_begin(BIT(X) | BIT(M) | BIT(H) | BIT(W) | BIT(V) | BIT(U) | BIT(UP));
-  density(local, first, list, x, m, h, rho, hn);
-  phase_end(BIT(RHO) | BIT(HN), density_r);
-  phase_begin(0);
-  state(local, rho, up, p, c);
-  phase_end(BIT(P) | BIT(C), state_r);
+  IN_BLOCKS(BIT(RHO) | BIT(HN) | BIT(P) | BIT(C), {
+    density(at, to, first, list, x, m, h, rho, hn);
+    state(at, to, rho, up, p, c);
+  });
+  phase_end(BIT(RHO) | BIT(HN) | BIT(P) | BIT(C), density_r);
   update_copies();
   phase_begin(BIT(RHO) | BIT(P) | BIT(C));
-  forces(local, first, list, x, w, m, h, rho, p, c, a, du);
+  IN_BLOCKS(BIT(A) | BIT(DU), forces(at, to, first, list, x, w, m, h, rho, p, c, a, du));
   phase_end(BIT(A) | BIT(DU), forces_r);
   if (!gravity_on) return;
   phase_begin(0);
-  gravity(local, x, g, phi);
+  IN_BLOCKS(BIT(G) | BIT(PHI), gravity(at, to, x, g, phi));
   phase_end(BIT(G) | BIT(PHI), gravity_r);
 }
 
@@ -428,12 +440,12 @@ static void find_dt(void) {
 static void step(void) {
   ++step_number;
   phase_begin(0);
-  drift(local, x, v, w, u, up, a, g, du);
+  IN_BLOCKS(BIT(X) | BIT(V) | BIT(W) | BIT(U) | BIT(UP), drift(at, to, x, v, w, u, up, a, g, du));
   phase_end(BIT(X) | BIT(V) | BIT(W) | BIT(U) | BIT(UP), drift_r);
   memcpy(h, hn, (size_t)local * sizeof *h);  // here: no comparison comes before the next selection
   evaluate();
   phase_begin(0);
-  kick(local, v, u, a, g, du);
+  IN_BLOCKS(BIT(V) | BIT(U), kick(at, to, v, u, a, g, du));
   phase_end(BIT(V) | BIT(U), kick_r);
   find_dt();
 }
@@ -552,7 +564,8 @@ int main(int argc, char** argv) {
   evaluate();
   find_dt();
   if (strcmp(argv[3], "flips") == 0) {
-    campaign(atoi(argv[4]), (unsigned)atoi(argv[5]));
+    CHECK(argc >= 8);
+    campaign(atoi(argv[4]), atoi(argv[5]), (unsigned)atoi(argv[6]), atoi(argv[7]));
   } else {
     double t = 0, sum[7];
     for (int i = 0; i <= atoi(argv[3]); i++) {

@@ -145,12 +145,18 @@ static int64_t run_step(int step, int policy) {
     heat(kLocal, first, neighbour, u, next_u);
     return 0;
   }
+  if (is("order") && odd) resil_spr_computed(set, RESIL_SPR_BIT(field_next), 0, 1);
   if (is("order") && odd) resil_spr_end(set, RESIL_SPR_BIT(field_next), replica_kernel, NULL, policy);
   resil_spr_begin(set, step + (is("step") && odd), kLocal - (is("count") && odd), kTotal, named);
   if (is("order") && odd) resil_spr_begin(set, step, kLocal, kTotal, named);
   flip(step, "input", u);
   for (int i = 0; i <= kLocal; i++) first[i] = (int)offset[i];
   heat(kLocal, first, neighbour, u, next_u);
+  if (is("computed")) {
+    resil_spr_computed(set, RESIL_SPR_BIT(field_next), kLocal / 2, kLocal / 2);
+    resil_spr_computed(set, RESIL_SPR_BIT(field_next), 0, kLocal / 2);
+    resil_spr_computed(set, RESIL_SPR_BIT(field_next), kLocal - 1, 1 + odd); /* once more, or one too many */
+  }
   flip(step, "output", next_u);
   kernel_fails = is("kernel_fails") && odd;
   int64_t found = resil_spr_end(set, RESIL_SPR_BIT(field_next), replica_kernel, NULL, policy);

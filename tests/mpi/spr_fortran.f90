@@ -1,7 +1,8 @@
 ! SPDX-License-Identifier: Apache-2.0
 !
 ! Particles on a ring that pull at their four neighbours, shared by the ranks; some have replicas on the next rank. One
-! bit is flipped where FLIP="rank:step:input:particle:bit" says, after the positions were sent. Prints what spr.c prints.
+! bit is flipped where FLIP="rank:step:input|output:particle:bit" says: of the positions after they were sent, of the
+! forces after they were computed. Prints what spr.c prints.
 !
 ! Usage: spr_fortran SCENE POLICY STEPS
 module chain
@@ -51,20 +52,23 @@ contains
     kernels = kernels + 1
   end function
 
-  subroutine flip(rank, step)
+  subroutine flip(rank, step, place, numbers)
     integer, intent(in) :: rank, step
+    character(len=*), intent(in) :: place
+    real(c_double), intent(inout) :: numbers(:)
     character(len=64) :: text
     integer :: length, of_rank, of_step, particle, bit, i
     call get_environment_variable("FLIP", text, length)
     if (length == 0) return
-    i = index(text, ":input:")
-    text(i:i + 6) = "       "
+    i = index(text, place)
+    if (i == 0) return
+    text(i:i + len(place) - 1) = " "
     do i = 1, length
       if (text(i:i) == ":") text(i:i) = " "
     end do
     read(text, *) of_rank, of_step, particle, bit
     if (of_rank == rank .and. of_step == step) &
-      x(particle + 1) = transfer(ieor(transfer(x(particle + 1), 1_c_int64_t), ishft(1_c_int64_t, bit)), 1.0_c_double)
+      numbers(particle + 1) = transfer(ieor(transfer(numbers(particle + 1), 1_c_int64_t), ishft(1_c_int64_t, bit)), 1.0_c_double)
   end subroutine
 end module
 
@@ -115,8 +119,10 @@ program spr
     call MPI_Sendrecv(x(1), 2, MPI_DOUBLE_PRECISION, left, 2, x(local + 3), 2, MPI_DOUBLE_PRECISION, right, 2, &
       MPI_COMM_WORLD, status, error)
     call resil_spr_begin(set, step, local, total, resil_spr_bit(field_x))
-    call flip(rank, step)
+    call flip(rank, step, ":input:", x)
     call pull(local, everything, neighbour, 1_c_int, x, force)
+    call resil_spr_computed(set, resil_spr_bit(field_force), 1, local)
+    call flip(rank, step, ":output:", force)
     found = found + resil_spr_end(set, resil_spr_bit(field_force), replica_kernel, c_null_ptr, policy)
     x(:local) = x(:local) + 0.01d0 * force(:local)
   end do

@@ -118,6 +118,21 @@ def check_result():
     assert 1 <= seen[0] < 6 and seen[1] == 0 and summary["replicas"], seen
 
 
+def check_computed():
+    """Of results that the program has said to be finished, each one that changes is found, with a replica or without."""
+    for cell in range(0, 6):
+        result = run("computed", flip=f"1:2:output:{cell}:3")
+        found, findings = counts(result, 1)[3], of_rank(result, 1)[1]
+        assert result.returncode == 0 and found in (1, 2), result.text()
+        changed, = [one for one in findings if one["kind"] == "particle_changed"]
+        assert changed["culprit_ranks"] == [1] and "no longer what was computed" in changed["message"], changed
+        assert f"particle {CELLS + cell} (next u)" in changed["message"] and changed["evidence"]["bits"] == "1 of 64 differ", changed
+        assert len(findings) == found and not of_rank(result, 0)[1], findings
+    result = run("computed")
+    assert sums(result) == plain() and not counts(result, 1)[3] and not of_rank(result, 1)[1], result.text()
+    assert of_rank(result, 1)[0]["uncovered"] == {"wrong_count": 1}, of_rank(result, 1)[0]  # one particle too many
+
+
 def check_abort():
     for policy, variables in ((ABORT, {}), (0, {}), (RETRY - 2, {"RESIL_ON_MISMATCH": "abort"})):
         result = run(policy=policy, flip=FLIP.format("input", 9), **variables)
@@ -210,8 +225,10 @@ def check_distance():
 
 def check_languages():
     for program in ("spr_cxx", "spr_fortran"):
-        quiet, found = run(program=program), run(program=program, flip=FLIP.format("input", 20))
+        quiet, found = run("computed", program=program), run(program=program, flip=FLIP.format("input", 20))
         assert quiet.returncode == found.returncode == 0, (quiet.text(), found.text())
+        after = [run("computed", flip=f"1:2:output:{cell}:51", program=program) for cell in range(4)]
+        assert all(counts(result, 1)[3] in (1, 2) and not counts(result, 0)[3] for result in after), [one.text() for one in after]
         assert sums(quiet) == sums(run(program=program, preload=False)), quiet.text()
         assert counts(quiet, 1)[3] == 0 and counts(quiet, 1)[1] > 0, quiet.text()
         assert counts(found, 1)[3] >= 2 and counts(found, 1)[0] == 0, found.text()
@@ -249,7 +266,7 @@ def main():
     checks = [("clean", check_clean), ("flips", check_flips), ("rollback", check_rollback), ("wrong", check_wrong),
               ("silent", check_silent), ("sph", check_sph), ("languages", check_languages)]
     more = [("members", check_members), ("distance", check_distance)] if MPI == "openmpi" else []
-    checks += more + shared([("off", check_off), ("results", check_result), ("abort", check_abort),
+    checks += more + shared([("off", check_off), ("results", check_result), ("computed", check_computed), ("abort", check_abort),
                            ("one-sided lists, hashed", check_one_sided_hashed), ("copy", check_copy), ("between kernels", check_guard)], MPI)
     return run_checks([(f"{name} ({MPI})", check) for name, check in checks])
 
