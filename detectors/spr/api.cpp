@@ -91,6 +91,16 @@ void resil_spr_rollback(int set, resil::spr::Rollback hook, void* argument) {
   held.set().rollback_argument = argument;
 }
 
+int resil_spr_keep(int set, int64_t step, int64_t local, uint64_t fields) {
+  Held held(set);
+  return held && resil::spr::keep(held.thread(), held.set(), step, local, fields) ? 0 : 1;
+}
+
+int64_t resil_spr_kept(int set, int64_t step, int of, resil_spr_replicas* copy) {
+  Set* const kept = resil::spr::set_find(set);  // also within the rollback hook, while `end` holds the set
+  return kept != nullptr ? resil::spr::kept(*kept, step, of != 0, copy) : -1;
+}
+
 int resil_spr_copy(int set, resil_spr_replicas* copy) {
   Held held(set);
   return held && resil::spr::set_copy(held.set(), copy) ? 0 : 1;

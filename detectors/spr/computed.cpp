@@ -20,12 +20,12 @@ bool wanted(const Set& set, uint64_t results, uint32_t number) {
 
 /// Room for this phase, made by the first thread that comes.
 bool has_room(Set& set, Field& field) {
-  if (field.computed_phase.load(std::memory_order_acquire) == set.phase) return true;
+  if (field.computed_phase.load(std::memory_order_acquire) == set.counters.phases) return true;
   SpinGuard guard(set.computed_lock);
-  if (field.computed_phase.load(std::memory_order_relaxed) == set.phase) return true;
+  if (field.computed_phase.load(std::memory_order_relaxed) == set.counters.phases) return true;
   const auto particles = static_cast<size_t>(set.computed_room);
   if (!field.computed.reserve(field.bytes * particles) || !field.computed_marks.reserve_zeroed(particles)) return false;
-  field.computed_phase.store(set.phase, std::memory_order_release);
+  field.computed_phase.store(set.counters.phases, std::memory_order_release);
   return true;
 }
 
@@ -59,7 +59,8 @@ int64_t compare_computed(Set& set, uint64_t results) {
   int64_t most = 0;
   for (uint32_t i = 0; i < set.field_count; ++i) {
     Field& field = set.fields[i];
-    if (!wanted(set, results, i) || field.computed_phase.load(std::memory_order_acquire) != set.phase) continue;
+    if (!wanted(set, results, i) || field.computed_phase.load(std::memory_order_acquire) != set.counters.phases)
+      continue;
     const Comparison exact = {comparison_of(field).element_bytes, 0};
     if (field.stride == field.bytes &&
         memcmp(field.data, field.computed.data(), static_cast<size_t>(set.computed_room) * field.bytes) == 0)

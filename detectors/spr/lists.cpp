@@ -8,6 +8,27 @@
 
 namespace resil::spr {
 
+namespace {
+
+/// Is some entry outside of [base, base + total)? One test for the whole list: this reads as fast as memory.
+bool any_outside(const int* entries, int64_t size, int base, int64_t total) {
+  if (base != 0 && base != 1) {
+    bool outside = false;
+    for (int64_t i = 0; i < size; ++i)
+      outside |= static_cast<uint64_t>(static_cast<int64_t>(entries[i]) - base) >= static_cast<uint64_t>(total);
+    return outside;
+  }
+  // From 0 on as 32 bits without a sign: what lies below `base` is INT_MAX at least, and no total is larger.
+  const uint64_t last = static_cast<uint64_t>(total) - 1;
+  const auto from = static_cast<uint32_t>(base);
+  uint64_t borrowed = 0;
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < size; ++i) borrowed |= last - (static_cast<uint32_t>(entries[i]) - from);
+  return borrowed >> 63 != 0;
+}
+
+}  // namespace
+
 ListProblem check_lists(const Lists& lists) {
   using Kind = ListProblem::Kind;
   if (lists.local < 0 || lists.total < lists.local || lists.total > INT_MAX)
@@ -17,11 +38,7 @@ ListProblem check_lists(const Lists& lists) {
     const int64_t size = lists.size(particle);
     if (size < 0 || lists.offset[particle] < 0) return {Kind::kOffset, particle, size};
     const int* const entries = lists.begin(particle);
-    bool wrong = false;  // one test for the whole list: this reads as fast as memory
-    for (int64_t i = 0; i < size; ++i)
-      wrong |=
-          static_cast<uint64_t>(static_cast<int64_t>(entries[i]) - lists.base) >= static_cast<uint64_t>(lists.total);
-    if (!wrong) continue;
+    if (!any_outside(entries, size, lists.base, lists.total)) continue;
     for (int64_t i = 0; i < size; ++i) {
       const int64_t index = static_cast<int64_t>(entries[i]) - lists.base;
       if (index < 0 || index >= lists.total) return {Kind::kNeighbour, particle, entries[i]};

@@ -47,7 +47,7 @@ RESIL_MESSAGE(no_private_communicator, note,
 RESIL_MESSAGE(too_many_sets, note, "spr: no replicas for \"%s\": 4 sets are in use", "The table of sets has 4 places.",
               "Destroy sets that are no longer used.");
 RESIL_MESSAGE(not_a_member, note, "spr: no replicas for \"%s\": this rank is not among the members that it names",
-              "resil_spr_create_among was called with a list of ranks that lacks the caller.",
+              "resil_spr_create was called with a list of ranks that lacks the caller.",
               "Call it on the ranks of the list, with the same list.");
 RESIL_MESSAGE(bad_lists, note,
               "spr: set \"%s\": no replicas until the next selection: particle %" PRId64 " has %s %" PRId64,
@@ -113,7 +113,7 @@ RESIL_REASON(partner, "The rank at the other end could not take part; its own re
 RESIL_REASON(partner_silent, "The rank at the other end did not come within RESIL_SPR_TIMEOUT.",
              "Make all ranks call select, begin and end in the same order.");
 RESIL_REASON(partner_dead, "MPI reported an error of a message: the rank at the other end has died.",
-             "Make a new set of the ranks that live (resil_spr_create_among).");
+             "Make a new set of the ranks that live (resil_spr_create).");
 RESIL_REASON(two_threads, "Two threads used the set at the same time; the second call did nothing.",
              "One thread at a time.");
 

@@ -45,7 +45,7 @@ void each_field(Set& set, uint64_t fields, Each each) {
 /// Waits, and takes the set out of use where the other rank does not come.
 bool came(Thread& thread, Set& set, Messages& messages, int rank) {
   const uint64_t begin = monotonic_ns();
-  const Waited waited = wait(thread, messages, settings.timeout);
+  const Waited waited = wait(thread, messages, patience_of(set));
   set.counters.wait_ns += monotonic_ns() - begin;
   if (waited == Waited::kDone) return true;
   const Why why = waited == Waited::kTimeout ? Why::kSilent : Why::kDead;
@@ -119,8 +119,8 @@ void drain(Thread& thread, Set& set, uint64_t sent) {
   });
   uint32_t never = 0;
   each_field(set, expected & ~sent, [&](Field& field) { never += Messages::pieces(field.bytes * particles); });
-  wait(thread, more, settings.timeout);
-  wait(thread, set.receives, settings.timeout, never);
+  wait(thread, more, patience_of(set));
+  wait(thread, set.receives, patience_of(set), never);
   set.receives.cancel();
 }
 
@@ -191,43 +191,53 @@ Why take_results(Thread& thread, Set& set, uint64_t results) {
   return !room ? Why::kMemory : head.fields != results ? Why::kFields : Why::kNone;
 }
 
+/// The first field that differs, where, and in how many particles some field does.
+struct Differing {
+  Field* first;
+  Difference where;
+  int64_t count;
+
+  void add(Field& field, const Difference& seen) {
+    if (seen.count > count) count = seen.count;
+    if (seen.count == 0 || first != nullptr) return;
+    first = &field;
+    where = seen;
+  }
+};
+
 /// Replicas first, then what kernels have read.
 int64_t compare(Set& set, uint64_t results, bool have_results) {
   const uint64_t begin = monotonic_ns();
-  int64_t found = 0, differing = 0, changed = 0;
-  Field* first = nullptr;
-  Difference where = {};
+  Differing replicas = {}, inputs = {};
   if (have_results && results != 0) {
     each_field(set, results, [&](Field& field) {
-      const Difference seen = compare_field(set.own, set.own.replicas, field.data, field.bytes, field.stride,
-                                            field.results.data(), comparison_of(field));
-      if (seen.count > differing) differing = seen.count;
-      if (seen.count == 0 || first != nullptr) return;
-      first = &field;
-      where = seen;
+      replicas.add(field, compare_field(set.own, set.own.replicas, field.data, field.bytes, field.stride,
+                                        field.results.data(), comparison_of(field)));
     });
     set.counters.compared += static_cast<uint64_t>(set.own.replicas);
   }
-  if (first != nullptr)
-    on_own_stack([&] { say_difference(set, *first, where, first->results.data(), false, set.own.replicas); });
-  first = nullptr;
   if (settings.inputs) {
     each_field(set, ~results, [&](Field& field) {
       if (!field.sent || (field.flags & kMayChange) != 0) return;
       const Comparison exact = {comparison_of(field).element_bytes, 0};
-      const Difference seen =
-          compare_field(set.own, set.own.particles, field.data, field.bytes, field.stride, field.copy.data(), exact);
-      if (seen.count > changed) changed = seen.count;
-      if (seen.count == 0 || first != nullptr) return;
-      first = &field;
-      where = seen;
+      inputs.add(field, compare_field(set.own, set.own.particles, field.data, field.bytes, field.stride,
+                                      field.copy.data(), exact));
     });
   }
-  if (first != nullptr)
-    on_own_stack([&] { say_difference(set, *first, where, first->copy.data(), true, set.own.particles); });
-  set.counters.differing += static_cast<uint64_t>(differing);
-  set.counters.changed += static_cast<uint64_t>(changed);
-  found = differing + changed;
+  int64_t found = replicas.count + inputs.count;
+  if (found != 0 && !all_ids_hold(set)) {  // other particles lie there now: this is no comparison
+    uncovered(set, Why::kMoved);
+    found = 0;
+  } else if (found != 0) {
+    on_own_stack([&] {
+      if (replicas.first != nullptr)
+        say_difference(set, *replicas.first, replicas.where, replicas.first->results.data(), false, set.own.replicas);
+      if (inputs.first != nullptr)
+        say_difference(set, *inputs.first, inputs.where, inputs.first->copy.data(), true, set.own.particles);
+    });
+    set.counters.differing += static_cast<uint64_t>(replicas.count);
+    set.counters.changed += static_cast<uint64_t>(inputs.count);
+  }
   set.counters.compare_ns += monotonic_ns() - begin;
   return found;
 }
@@ -243,7 +253,7 @@ int64_t go_back(Thread& thread, Set& set, int64_t found) {
   {
     InsideMpi inside(thread);
     const Waited waited = sum_over(thread, set.members.data(), set.size, set.position, &anywhere,
-                                   tag_of(set, TagOf::kAgree), settings.timeout);
+                                   tag_of(set, TagOf::kAgree), patience_of(set));
     if (waited != Waited::kDone) {
       break_set(set, waited == Waited::kTimeout ? Why::kSilent : Why::kDead);
       uncovered(set, set.broken);

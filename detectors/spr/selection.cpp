@@ -20,7 +20,7 @@ namespace text = messages::spr;
 
 namespace {
 
-constexpr int64_t kSymmetryLooks = 64;  // particles whose pairs are looked at, in each selection others
+constexpr int64_t kSymmetryLooks = 16;  // particles whose pairs are looked at, in each selection others
 constexpr int kMostRounds = 10000;
 
 void say_problem(const Set& set, const ListProblem& problem) {
@@ -52,7 +52,7 @@ Waited exchange_words(Thread& thread, Set& set, Hashed& hashed) {
   if (!mine.reserve(own)) return Waited::kFailed;
   for (uint32_t i = 0; i < own; ++i) mine[i] = hashed.partner(i).rank;
   Waited waited = who_named_me(thread, set.members.data(), set.size, set.position, mine.data(), static_cast<int>(own),
-                               named, &count, tag_of(set, TagOf::kAgree), settings.timeout);
+                               named, &count, tag_of(set, TagOf::kAgree), patience_of(set));
   if (waited != Waited::kDone) return waited;
   for (int i = 0; i < count; ++i)
     if (!hashed.add_partner(named[static_cast<size_t>(i)])) return Waited::kFailed;
@@ -71,7 +71,7 @@ Waited exchange_words(Thread& thread, Set& set, Hashed& hashed) {
       heads.send(&partner.size, sizeof(partner.size), partner.rank, tag_of(set, TagOf::kSelect));
       heads.receive(&partner.coming, sizeof(partner.coming), partner.rank, tag_of(set, TagOf::kSelect));
     }
-    if ((waited = wait(thread, heads, settings.timeout)) != Waited::kDone) return waited;
+    if ((waited = wait(thread, heads, patience_of(set))) != Waited::kDone) return waited;
     for (uint32_t i = 0; i < hashed.partners(); ++i) {
       Hashed::Partner& partner = hashed.partner(i);
       if (partner.closed) continue;
@@ -82,7 +82,7 @@ Waited exchange_words(Thread& thread, Set& set, Hashed& hashed) {
         bodies.receive(partner.received.data(), partner.coming * sizeof(Word), partner.rank,
                        tag_of(set, TagOf::kWords));
     }
-    if ((waited = wait(thread, bodies, settings.timeout)) != Waited::kDone) return waited;
+    if ((waited = wait(thread, bodies, patience_of(set))) != Waited::kDone) return waited;
     for (uint32_t i = 0; i < hashed.partners(); ++i) {
       Hashed::Partner& partner = hashed.partner(i);
       if (partner.closed) continue;
@@ -106,7 +106,7 @@ Why select_hashed(Thread& thread, Set& set, const Lists& lists, const int64_t* i
   int64_t cannot = set.hashed == nullptr || !known || !set.hashed->begin(lists, ids, owner, runtime.rank, &twice);
   if (twice >= 0) add_note_format(text::twice, set.name, twice);
   Waited waited = sum_over(thread, set.members.data(), set.size, set.position, &cannot, tag_of(set, TagOf::kAgree),
-                           settings.timeout);
+                           patience_of(set));
   *alone = waited == Waited::kDone && cannot != 0;
   if (waited == Waited::kDone && cannot == 0) waited = exchange_words(thread, set, *set.hashed);
   if (waited != Waited::kDone) return waited == Waited::kTimeout ? Why::kSilent : Why::kDead;
@@ -131,7 +131,7 @@ Waited swap_heads(Thread& thread, Set& set, const Head& out, int to, Head* in, i
   Messages messages;
   messages.receive(in, sizeof(*in), from, tag_of(set, TagOf::kSelect));
   messages.send(&out, sizeof(out), to, tag_of(set, TagOf::kSelect));
-  const Waited waited = wait(thread, messages, settings.timeout);
+  const Waited waited = wait(thread, messages, patience_of(set));
   if (waited != Waited::kDone) messages.cancel();
   return waited;
 }
@@ -175,7 +175,7 @@ Why hand_on(Thread& thread, Set& set, Why own) {
     messages.send(set.own.id.data(), static_cast<size_t>(set.own.particles) * sizeof(int64_t), set.next,
                   tag_of(set, TagOf::kSelect));
   }
-  waited = wait(thread, messages, settings.timeout);
+  waited = wait(thread, messages, patience_of(set));
   if (waited != Waited::kDone) {
     set.own.offset.abandon();
     set.own.neighbour.abandon();

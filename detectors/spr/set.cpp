@@ -106,6 +106,10 @@ void release(Set& set) {
   }
   for (Messages* messages : {&set.sends, &set.receives, &set.head_receive, &set.result_sends, &set.results})
     if (!under_way) messages->release();
+  for (KeptPair& pair : set.kept) {
+    pair.own.data.release();
+    pair.before.data.release();
+  }
   set.members.release();
   set.selected.release();
   set.ids.release();
@@ -187,6 +191,7 @@ int set_field(Set& set, const char* name, void* data, size_t bytes, size_t strid
     field.bytes = bytes;
     field.flags = flags;
     set.out = set.in = false;
+    set.kept[0].valid = set.kept[1].valid = false;  // its place there is another one
   }
   field.data = static_cast<char*>(data);
   field.stride = stride;
@@ -210,6 +215,8 @@ Head make_head(const Set& set, Why why) {
   return head;
 }
 
+Patience patience_of(const Set& set) { return {settings.timeout, set.members.data(), set.size}; }
+
 void uncovered(Set& set, Why why) {
   if (__atomic_fetch_add(&set.counters.uncovered[static_cast<size_t>(why)], 1, __ATOMIC_RELAXED) == 0)
     add_note_format(text::not_compared, set.name, runtime.rank, set.step, reason_name(why));
@@ -232,17 +239,24 @@ int64_t id_of(const Field& field, int64_t particle) {
   return narrow;
 }
 
-bool ids_hold(const Set& set) {
+namespace {
+
+bool first_ids_hold(const Set& set, int particles) {
   if (set.id_field < 0) return true;
   const Field& field = set.fields[set.id_field];
   if (field.data == nullptr) return false;
   bool hold = true;
-  for (int i = 0; i < set.own.replicas; ++i) {
+  for (int i = 0; i < particles; ++i) {
     const auto at = static_cast<size_t>(i);
     hold &= id_of(field, set.own.index[at]) == set.own.id[at];
   }
   return hold;
 }
+
+}  // namespace
+
+bool ids_hold(const Set& set) { return first_ids_hold(set, set.own.replicas); }
+bool all_ids_hold(const Set& set) { return first_ids_hold(set, set.own.particles); }
 
 PrivateTag tag_of(const Set& set, TagOf what) {
   return tags::kSpr[set.number * kTagsOfSet + static_cast<uint32_t>(what)];

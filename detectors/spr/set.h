@@ -45,7 +45,19 @@ struct Field {
   // resil_spr_computed(): this rank's results as they were when they had been computed, not packed.
   Buffer<char> computed;
   Buffer<uint8_t> computed_marks;  ///< of which particles
-  std::atomic<uint64_t> computed_phase;  ///< of which phase; 0: none
+  std::atomic<uint64_t> computed_phase;  ///< of which of all phases; 0: none
+};
+
+/// Particles of a rank as they were when the program called resil_spr_keep(): ids, then fields, each without gaps.
+struct Kept {
+  int64_t step, particles;
+  uint64_t fields;
+  Buffer<char> data;
+};
+
+struct KeptPair {
+  bool valid;  ///< complete, of both ranks
+  Kept own, before;
 };
 
 /// Why something was not compared. Named in the report; the first of each is told in a note.
@@ -82,7 +94,7 @@ struct Counters {
   uint64_t selections, phases, compared, particles, replicas;  ///< replicas that were compared; particles at the last
   uint64_t differing, changed, rollbacks, kernel_failures, one_sided, bytes;
   uint64_t uncovered[static_cast<size_t>(Why::kCount)];
-  uint64_t select_ns, begin_ns, kernel_ns, wait_ns, compare_ns;
+  uint64_t select_ns, begin_ns, kernel_ns, wait_ns, compare_ns, keep_ns;
 };
 
 struct Set {
@@ -122,6 +134,11 @@ struct Set {
   Messages sends, receives, head_receive, result_sends, results;
   void* pointers[kMostFields];
 
+  // The last two that were kept, in turn.
+  uint64_t keeps;
+  KeptPair kept[2];
+  void* kept_pointers[2][kMostFields];
+
   Counters counters;
 };
 
@@ -153,6 +170,10 @@ int64_t phase_end(Thread& thread, Set& set, uint64_t results, Kernel kernel, voi
 void computed(Set& set, uint64_t results, int64_t first, int64_t count);
 /// How many of them are no longer what they were.
 int64_t compare_computed(Set& set, uint64_t results);
+/// Of all members, here and on the next rank; false: the older one remains.
+bool keep(Thread& thread, Set& set, int64_t step, int64_t local, uint64_t fields);
+/// The newest that was kept, not after `step`: of this rank or of the one before; -1: none.
+int64_t kept(Set& set, int64_t step, bool before, resil_spr_replicas* copy);
 /// The particles of the rank before, as they were last sent; false: they are not here.
 bool set_copy(Set& set, resil_spr_replicas* copy);
 
@@ -160,6 +181,7 @@ bool set_copy(Set& set, resil_spr_replicas* copy);
 /// What the program's kernel reads of the particles of the rank before.
 resil_spr_replicas replicas_of(Set& set);
 Head make_head(const Set& set, Why why);
+Patience patience_of(const Set& set);
 /// Of a particle, as the program has it.
 int64_t id_of(const Field& field, int64_t particle);
 const char* reason_name(Why why);
@@ -167,6 +189,8 @@ void uncovered(Set& set, Why why);
 void break_set(Set& set, Why why);
 /// Do the replicas still lie where they lay when they were selected?
 bool ids_hold(const Set& set);
+/// And all their neighbours?
+bool all_ids_hold(const Set& set);
 constexpr uint32_t kTagsOfSet = 48;  ///< the first ones are those of the fields
 static_assert(kMostSets * kTagsOfSet == tags::kSpr.count);
 enum class TagOf : uint32_t { kHead = kMostFields, kResultHead, kSelect, kWords, kAgree };

@@ -61,6 +61,7 @@ void report_set(JsonWriter& json, const Set& set) {
   json.integer("changed", of.changed);
   json.integer("rollbacks", of.rollbacks);
   json.integer("kernel_failures", of.kernel_failures);
+  json.integer("kept", set.keeps);
   json.integer("sent_bytes", of.bytes);
   json.begin_object("seconds");
   json.number("select", 1e-9 * static_cast<double>(of.select_ns));
@@ -68,6 +69,7 @@ void report_set(JsonWriter& json, const Set& set) {
   json.number("kernel", 1e-9 * static_cast<double>(of.kernel_ns));
   json.number("wait", 1e-9 * static_cast<double>(of.wait_ns));
   json.number("compare", 1e-9 * static_cast<double>(of.compare_ns));
+  json.number("keep", 1e-9 * static_cast<double>(of.keep_ns));
   json.end_object();
   json.begin_object("uncovered");
   for (unsigned why = 1; why < static_cast<unsigned>(Why::kCount); ++why)

@@ -50,7 +50,8 @@ PREPARED = ("MPI_Comm_set_errhandler", "MPI_Errhandler_set", "MPI_File_open", "M
 OWN_SYMBOLS = ("resil_step", "resil_norm", "resil_checksum", "resil_count", "resil_drain", "resil_version", "resil_fingerprint",
                "resil_fingerprint_crc32", "resil_protect", "resil_unprotect", "resil_run_twice", "resil_mismatches",
                "resil_spr_create", "resil_spr_destroy", "resil_spr_field", "resil_spr_select", "resil_spr_begin", "resil_spr_end",
-               "resil_spr_computed", "resil_spr_rollback", "resil_spr_copy", "resil_configuration")  # the last one for the command (shim/config/config_list.cpp)
+               "resil_spr_computed", "resil_spr_rollback", "resil_spr_keep",
+               "resil_spr_kept", "resil_spr_copy", "resil_configuration")  # the last one for the command (shim/config/config_list.cpp)
 
 # Names of accelerator runtimes (detectors/gpu_runtime): waits, queries, and what makes or ends streams and events.
 PMIX_SYMBOLS = ("PMIx_Commit",)  # shim/presence/pmix.cpp

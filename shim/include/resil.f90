@@ -9,7 +9,8 @@ module resil
   public :: resil_step, resil_norm, resil_checksum, resil_count, resil_drain
   public :: resil_fingerprint, resil_protect, resil_unprotect, resil_run_twice, resil_mismatches
   public :: resil_spr_create, resil_spr_destroy, resil_spr_field, resil_spr_bit, resil_spr_select, resil_spr_begin
-  public :: resil_spr_end, resil_spr_computed, resil_spr_rollback, resil_spr_copy, resil_spr_replicas
+  public :: resil_spr_end, resil_spr_computed, resil_spr_rollback, resil_spr_keep, resil_spr_kept
+  public :: resil_spr_copy, resil_spr_replicas, resil_spr_own, resil_spr_before
   public :: resil_spr_double, resil_spr_float, resil_spr_id, resil_spr_may_change
   public :: resil_policy_default, resil_policy_abort, resil_policy_retry, resil_policy_continue, resil_local
 
@@ -19,6 +20,9 @@ module resil
 
   !> Flags of resil_spr_field.
   integer, parameter :: resil_spr_double = 1, resil_spr_float = 2, resil_spr_id = 4, resil_spr_may_change = 8
+
+  !> Whose particles resil_spr_kept gives.
+  integer, parameter :: resil_spr_own = 0, resil_spr_before = 1
 
   !> What a kernel for replicas is given, see resil.h: offsets and neighbours count from 0 on; c_f_pointer makes arrays
   !> of them. field: an array of c_ptr, one for each field, in the order of their numbers.
@@ -127,6 +131,19 @@ module resil
       type(c_funptr), value :: hook
       type(c_ptr), value :: argument
     end subroutine
+    function spr_keep_function(set, step, local, fields) bind(c) result(missing)
+      import :: c_int, c_int64_t
+      integer(c_int), value :: set
+      integer(c_int64_t), value :: step, local, fields
+      integer(c_int) :: missing
+    end function
+    function spr_kept_function(set, step, of, copy) bind(c) result(kept)
+      import :: c_int, c_int64_t, resil_spr_replicas
+      integer(c_int), value :: set, of
+      integer(c_int64_t), value :: step
+      type(resil_spr_replicas), intent(out) :: copy
+      integer(c_int64_t) :: kept
+    end function
     function spr_copy_function(set, copy) bind(c) result(missing)
       import :: c_int, resil_spr_replicas
       integer(c_int), value :: set
@@ -178,6 +195,8 @@ module resil
   procedure(spr_end_function), pointer, save :: spr_end_pointer => null()
   procedure(spr_computed_function), pointer, save :: spr_computed_pointer => null()
   procedure(spr_rollback_function), pointer, save :: spr_rollback_pointer => null()
+  procedure(spr_keep_function), pointer, save :: spr_keep_pointer => null()
+  procedure(spr_kept_function), pointer, save :: spr_kept_pointer => null()
   procedure(spr_copy_function), pointer, save :: spr_copy_pointer => null()
 
 contains
@@ -221,6 +240,10 @@ contains
     if (c_associated(address)) call c_f_procpointer(address, spr_computed_pointer)
     address = dlsym(c_null_ptr, "resil_spr_rollback" // c_null_char)
     if (c_associated(address)) call c_f_procpointer(address, spr_rollback_pointer)
+    address = dlsym(c_null_ptr, "resil_spr_keep" // c_null_char)
+    if (c_associated(address)) call c_f_procpointer(address, spr_keep_pointer)
+    address = dlsym(c_null_ptr, "resil_spr_kept" // c_null_char)
+    if (c_associated(address)) call c_f_procpointer(address, spr_kept_pointer)
     address = dlsym(c_null_ptr, "resil_spr_copy" // c_null_char)
     if (c_associated(address)) call c_f_procpointer(address, spr_copy_pointer)
   end subroutine
@@ -401,6 +424,25 @@ contains
     if (set >= 0 .and. associated(spr_rollback_pointer)) &
       call spr_rollback_pointer(int(set, c_int), c_funloc(hook), argument)
   end subroutine
+
+  !> Keeps fields of the local particles, here and on the next rank, see resil.h. 1: not; the older one remains.
+  integer function resil_spr_keep(set, step, local, fields)
+    integer, intent(in) :: set, step, local
+    integer(c_int64_t), intent(in) :: fields
+    resil_spr_keep = 1
+    if (set >= 0 .and. associated(spr_keep_pointer)) resil_spr_keep = int(spr_keep_pointer(int(set, c_int), &
+      int(step, c_int64_t), int(local, c_int64_t), fields))
+  end function
+
+  !> The step of the newest that was kept, not after `step`, -1: none; resil_spr_own or resil_spr_before.
+  integer function resil_spr_kept(set, step, of, copy)
+    integer, intent(in) :: set, step, of
+    type(resil_spr_replicas), intent(out) :: copy
+    resil_spr_kept = -1
+    copy = resil_spr_replicas(0, 0, 0, 0, c_null_ptr, c_null_ptr, c_null_ptr, c_null_ptr)
+    if (set >= 0 .and. associated(spr_kept_pointer)) &
+      resil_spr_kept = int(spr_kept_pointer(int(set, c_int), int(step, c_int64_t), int(of, c_int), copy))
+  end function
 
   !> All particles of the rank before, as they were last sent. 1: they are not here.
   integer function resil_spr_copy(set, copy)

@@ -48,6 +48,8 @@ struct resil_api_ {
   int64_t (*spr_end)(int, uint64_t, int (*)(void*, const struct resil_spr_replicas*), void*, int);
   void (*spr_computed)(int, uint64_t, int64_t, int64_t);
   void (*spr_rollback)(int, int (*)(void*, int64_t), void*);
+  int (*spr_keep)(int, int64_t, int64_t, uint64_t);
+  int64_t (*spr_kept)(int, int64_t, int, struct resil_spr_replicas*);
   int (*spr_copy)(int, struct resil_spr_replicas*);
 };
 
@@ -78,6 +80,8 @@ static inline const struct resil_api_* resil_api_(void) {
     resil_find_("resil_spr_end", &api.spr_end);
     resil_find_("resil_spr_computed", &api.spr_computed);
     resil_find_("resil_spr_rollback", &api.spr_rollback);
+    resil_find_("resil_spr_keep", &api.spr_keep);
+    resil_find_("resil_spr_kept", &api.spr_kept);
     resil_find_("resil_spr_copy", &api.spr_copy);
     __atomic_store_n(&api.looked_up, 1, __ATOMIC_RELEASE);
   }
@@ -245,6 +249,23 @@ static inline void resil_spr_computed(int set, uint64_t results, int64_t first, 
  * particles differed. It may call MPI. Not 0: it cannot, and the job ends with exit status 90. */
 static inline void resil_spr_rollback(int set, int (*hook)(void* argument, int64_t step), void* argument) {
   if (set >= 0 && resil_api_()->spr_rollback) resil_api_()->spr_rollback(set, hook, argument);
+}
+
+/* Keeps the fields (bits) of the local particles as they are, here and on the next rank; the last two that were kept
+ * remain. All members together, with the same step and fields, outside of begin and end, when resil_spr_end has found
+ * nothing: a checkpoint without a file, to which a program can go back, also after a rank has died. 0: it is complete
+ * on all members. 1: it is not, and the older one remains. */
+static inline int resil_spr_keep(int set, int64_t step, int64_t local, uint64_t fields) {
+  return set >= 0 && resil_api_()->spr_keep ? resil_api_()->spr_keep(set, step, local, fields) : 1;
+}
+
+/* The newest that was kept and is not after `step` (INT64_MAX: the newest): of this rank's particles, or of those of
+ * the rank before. Returns its step; -1: there is none. `copy` has all of them in count and particles, ids, and in
+ * field[] what was kept, else NULL; valid until the next resil_spr_keep, or the end of the set. When a rank has died,
+ * those that are left agree on the smallest of their newest steps: of that one each has both. */
+enum { RESIL_SPR_OWN = 0, RESIL_SPR_BEFORE = 1 };
+static inline int64_t resil_spr_kept(int set, int64_t step, int of, struct resil_spr_replicas* copy) {
+  return set >= 0 && resil_api_()->spr_kept ? resil_api_()->spr_kept(set, step, of, copy) : -1;
 }
 
 /* All particles of the rank before, as they were last sent: for a program that goes on after that rank has died. Valid

@@ -99,6 +99,7 @@ def campaign_flips(options, program):
         shown, runs, false_alarms = [], 0, 0
         for field in FIELDS:
             each = options.density if field == "density" and options.density else options.injections
+            each = each if inputs else -(-each // 10)
             counted, quiet, false, undetected = flips(program, options, field, each, inputs)
             runs, false_alarms = runs + quiet, false_alarms + false
             significant, small, masked = (counted[kind] for kind in ("significant", "insignificant", "masked"))
@@ -108,7 +109,7 @@ def campaign_flips(options, program):
             print(shown[-1], *(undetected if options.verbose else []), sep="\n", flush=True)
         alarms += false_alarms
         text += table(f"{options.mpi}, {options.ranks} ranks, RESIL_SPR={options.method}, " +
-                      ("replicas and inputs" if inputs else "replicas alone (RESIL_SPR_INPUTS=0)") +
+                      ("replicas, inputs and results" if inputs else "replicas alone (RESIL_SPR_INPUTS=0)") +
                       f"; false alarms in {runs} undisturbed runs: {false_alarms}",
                       ("field", "flips", "significant", "found", "share at least (95 %)", "all that survive", "found",
                        "share at least (95 %)", "masked", "of these found"), shown)

@@ -73,6 +73,13 @@ static void exchange_planes(void) {
                   MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
+static void swap_cells(int one, int other) {
+  double value = u[one];
+  int64_t number = id[one];
+  u[one] = u[other], id[one] = id[other];
+  u[other] = value, id[other] = number;
+}
+
 static int is(const char* name) { return strcmp(scene, name) == 0; }
 
 static int select_cells(void) { return resil_spr_select(set, kLocal, kTotal, offset, NULL, neighbour, 0, owner); }
@@ -121,6 +128,29 @@ static int restore(void* argument, int64_t step) {
   return is("rollback_fails");
 }
 
+/* The same without a file: what the last resil_spr_keep has kept. */
+static int restore_kept(void* argument, int64_t step) {
+  struct resil_spr_replicas kept;
+  int64_t of = resil_spr_kept(set, step, RESIL_SPR_OWN, &kept);
+  CHECK(argument == &restored_step && of <= step);
+  if (of < 0) return 1;
+  CHECK(kept.rank == rank && kept.count == kLocal && kept.particles == kLocal && !kept.offset &&
+        !kept.field[field_next]);
+  for (int i = 0; i < kLocal; i++) CHECK(kept.id[i] == id[i]);
+  memcpy(u, kept.field[field_u], kLocal * sizeof *u);
+  CHECK(resil_spr_kept(set, step, RESIL_SPR_BEFORE, &kept) == of && kept.rank == (rank + size - 1) % size);
+  CHECK(kept.id[0] == (int64_t)kept.rank * kLocal && kept.count == kLocal);
+  restored_step = (int)of;
+  ++rollbacks;
+  return 0;
+}
+
+/* The older one remains where a rank cannot: here, because of another step. */
+static void keep_cells(int step) {
+  CHECK(resil_spr_keep(set, step, kLocal, RESIL_SPR_BIT(field_u)) == (set < 0));
+  if (step == 4) CHECK(resil_spr_keep(set, step + rank, kLocal, RESIL_SPR_BIT(field_u)) != 0);
+}
+
 /* Around what is no kernel: the cells are compared with what they were. */
 static int64_t guarded(int step, int policy) {
   resil_spr_begin(set, step, kLocal, -1, RESIL_SPR_BIT(field_u));
@@ -153,13 +183,16 @@ static int64_t run_step(int step, int policy) {
   for (int i = 0; i <= kLocal; i++) first[i] = (int)offset[i];
   heat(kLocal, first, neighbour, u, next_u);
   if (is("computed")) {
-    resil_spr_computed(set, RESIL_SPR_BIT(field_next), kLocal / 2, kLocal / 2);
+    if (step < 3) resil_spr_computed(set, RESIL_SPR_BIT(field_next), kLocal / 2, kLocal / 2);
     resil_spr_computed(set, RESIL_SPR_BIT(field_next), 0, kLocal / 2);
-    resil_spr_computed(set, RESIL_SPR_BIT(field_next), kLocal - 1, 1 + odd); /* once more, or one too many */
+    resil_spr_computed(set, RESIL_SPR_BIT(field_next), kLocal / 2 - 1, 1); /* once more */
+    if (odd) resil_spr_computed(set, RESIL_SPR_BIT(field_next), kLocal - 1, 2);
   }
   flip(step, "output", next_u);
   kernel_fails = is("kernel_fails") && odd;
+  if (is("moves") && odd) swap_cells(3, kPlane + 5); /* once what they were has been sent */
   int64_t found = resil_spr_end(set, RESIL_SPR_BIT(field_next), replica_kernel, NULL, policy);
+  if (is("moves") && odd) swap_cells(3, kPlane + 5);
   if (found >= 0) {
     flip(step, "between", next_u);
     memcpy(u, next_u, kLocal * sizeof *u);
@@ -205,13 +238,14 @@ int main(int argc, char** argv) {
   field_next = resil_spr_field(set, "next u", next_u, 8, 8, RESIL_SPR_DOUBLE);
   field_other =
       resil_spr_field(set, is("other_fields") && rank == 0 ? "else" : "other", other, 16, 16, RESIL_SPR_DOUBLE);
-  resil_spr_rollback(set, restore, &restored_step);
+  resil_spr_rollback(set, is("kept") ? restore_kept : restore, &restored_step);
+  if (is("kept")) keep_cells(0);
   if (!strncmp(scene, "rollback", 8)) write_checkpoint(0);
   for (int step = 0; step < steps; step++) {
     if (is("one_sided") && step == 0)
       for (int i = 0; i < kLocal; i += 3) neighbour[offset[i]] = (int)(i + 2 * kSide) % kLocal;
     if (is("bad_lists") && rank == size - 1) neighbour[10] = step == 1 ? kTotal : 7;
-    if (step == 0 || is("bad_lists") || (is("moved") && step == 4)) replicas = select_cells();
+    if (step == 0 || is("bad_lists") || is("computed") || (is("moved") && step == 4)) replicas = select_cells();
     memcpy(other, u, sizeof u);
     if (is("copy")) exchange_planes(), memcpy(other, u, sizeof u);
     if (is("copy") && step == steps - 1) {
@@ -228,6 +262,7 @@ int main(int argc, char** argv) {
     }
     found += here;
     if (!strncmp(scene, "rollback", 8)) write_checkpoint(step + 1);
+    if (is("kept") && step % 2) keep_cells(step + 1);
   }
   if (is("copy")) compare_with_copy();
   double sum = 0;

@@ -126,9 +126,30 @@ program spr
     found = found + resil_spr_end(set, resil_spr_bit(field_force), replica_kernel, c_null_ptr, policy)
     x(:local) = x(:local) + 0.01d0 * force(:local)
   end do
+  if (set >= 0) call keep_and_look()
   print '(a, i0, a, z16.16)', "rank ", rank, ": sum ", sum(x(:local))
   write (0, '(a, i0, a, i0, a, i0, a, i0, a, i0, a)') "rank ", rank, ": set ", min(set, 0), " replicas ", replicas, &
     " kernels ", kernels, " found ", found, " rollbacks 0"
   call resil_spr_destroy(set)
   call MPI_Finalize(error)
+
+contains
+
+  !> Own particles as they are; those of the rank before have its ids.
+  subroutine keep_and_look()
+    type(resil_spr_replicas) :: kept
+    integer(c_int64_t), pointer :: ids(:)
+    type(c_ptr), pointer :: fields(:)
+    real(c_double), pointer :: places(:)
+    if (resil_spr_kept(set, huge(1), resil_spr_own, kept) /= -1) error stop "kept before keep"
+    if (resil_spr_keep(set, steps, local, resil_spr_bit(field_x)) /= 0) error stop "not kept"
+    if (resil_spr_kept(set, steps - 1, resil_spr_own, kept) /= -1) error stop "an older one"
+    if (resil_spr_kept(set, huge(1), resil_spr_own, kept) /= steps .or. kept%rank /= rank) error stop "own"
+    call c_f_pointer(kept%field, fields, [kept%fields])
+    call c_f_pointer(fields(field_x + 1), places, [kept%count])
+    if (any(places /= x(:local))) error stop "other places"
+    if (resil_spr_kept(set, steps, resil_spr_before, kept) /= steps .or. kept%rank /= left) error stop "before"
+    call c_f_pointer(kept%id, ids, [kept%count])
+    if (kept%count /= local .or. any(ids /= [(int(left * local + i - 1, c_int64_t), i = 1, local)])) error stop "other ids"
+  end subroutine
 end program

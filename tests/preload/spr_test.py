@@ -4,7 +4,7 @@
 each policy does what it says; a checkpoint is restored by all ranks; and whatever a program does wrong is named and harms
 nothing.
 
-Usage: spr_test.py BUILD openmpi|mpich      (BUILD holds spr.MPI, spr_cxx.MPI, spr_fortran.MPI, sph.MPI)
+Usage: spr_test.py BUILD openmpi|mpich      (BUILD holds spr.MPI, spr_cxx.MPI, spr_fortran.MPI, spr_death.MPI, spr_nbody.MPI, sph.MPI)
 """
 import os
 import re
@@ -147,6 +147,13 @@ def check_rollback():
     for rank in range(2):
         assert counts(result, rank)[3:] == (0, 2), result.text()
     assert b"all ranks go back" in result.stderr, result.text()
+    # The same from what was kept in memory, two steps ago; and what could not be kept leaves the older copy.
+    result = run("kept", RETRY, FLIP.format("input", 77) + ",0:5:input:3:40")
+    assert result.returncode == 0 and sums(result) == plain(), result.text()
+    for rank in range(2):
+        assert counts(result, rank)[3:] == (0, 2), result.text()
+        summary = of_rank(result, rank)[0]
+        assert summary["kept"] == 4 and summary["uncovered"] == {"steps_disagree": 1}, summary
     # A hook that fails, one that is in vain, and none at all: the job ends.
     assert run("rollback_fails", RETRY, FLIP.format("input", 77)).returncode == 90
     result = run("clean", RETRY, FLIP.format("input", 77))  # no checkpoint was written
@@ -159,6 +166,7 @@ def check_wrong():
         "bad_lists": ("neighbour_lists", "partner", "the neighbour"),
         "kernel_fails": ("kernel", "kernel", "returned 7"),
         "moved": ("particle_moved", "partner", "particle_moved"),
+        "moves": ("particle_moved", None, "particle_moved"),
         "count": ("wrong_count", "partner", "wrong_count"),
         "step": ("steps_disagree", "steps_disagree", "steps_disagree"),
         "fields": ("fields_disagree", "fields_disagree", "fields_disagree"),
@@ -258,16 +266,67 @@ def check_sph():
             assert not [note for note in notes if note.startswith("spr")], notes
 
 
+def check_nbody():
+    """Everybody stands in everybody's list: one replica a rank sees what its sum does not round away; the inputs, each bit."""
+    def bodies(flip=None, **variables):
+        result = jobs.run(MPI, 2, [os.path.join(BUILD, f"spr_nbody.{MPI}"), "200", "8"], timeout=60,
+                          env={"RESIL_SPR": "cover", "RESIL_ON_MISMATCH": "log", **({"FLIP": flip} if flip else {}), **variables})
+        assert result.returncode == 0, result.text()
+        return result
+    quiet = bodies()
+    first, last, virial, kept = re.search(r"energy (\S+) (\S+) virial (\S+) momentum \S+ (\S+)", quiet.stdout.decode()).groups()
+    assert abs(float(last) / float(first) - 1) < 1e-4 and abs(float(virial) - 1) < 0.15 and float(kept) < 1e-14, quiet.text()
+    for rank in range(2):
+        summary, findings, _ = of_rank(quiet, rank)
+        assert summary["replicas"] == 1 and summary["compared"] == 9 and not summary["uncovered"] and not findings, summary
+    changed = bodies("0:4:input:0:0")
+    assert [one["kind"] for one in of_rank(changed, 0)[1]] == ["particle_changed"], changed.text()
+    for rank, body, bit in ((0, 0, 40), (1, 57, 52), (1, 99, 63)):
+        result = bodies(f"{rank}:4:input:{body}:{bit}", RESIL_SPR_INPUTS="0")
+        assert [one["kind"] for one in of_rank(result, rank)[1]] == ["replica_mismatch"], result.text()
+        result = bodies(f"{rank}:4:output:{body}:{bit}")
+        assert "particle_changed" in [one["kind"] for one in of_rank(result, rank)[1]], result.text()
+
+
+def check_deaths():
+    """Ranks die, and the others go on from what the next ranks have kept, to the same bits. Where MPI ends the job after a death
+    the ranks leave instead; test spr-openmpi has both from Open MPI 5.0 on."""
+    def ring(ranks, *deaths, options=()):
+        result = jobs.run(MPI, ranks, [os.path.join(BUILD, f"spr_death.{MPI}"), "12", *deaths], timeout=60, options=options,
+                          env={"RESIL_SPR": "cover", "RESIL_ON_MISMATCH": "log", "RESIL_SPR_TIMEOUT": "60"})
+        found = re.search(r"cells (\d+) sum (\w+)", result.stdout.decode())
+        assert found, (deaths, result.text())
+        return found.groups(), result.stderr.decode()
+    ranks = MOST + 1 if MPI == "openmpi" else 2
+    whole, _ = ring(ranks)
+    last = ranks - 1
+    cases = [((f"{last}:7:leaves",), (), (f"rank 0: has taken over from rank {last}, back to step 6",))]
+    if ranks == 4:
+        cases.append((("1:10:leaves", "3:10:leaves"), (), ("rank 2: has taken over from rank 1, back to step 9",
+                                                           "rank 0: has taken over from rank 3, back to step 9")))
+    if MPI == "openmpi" and jobs.openmpi_version() >= (5,):
+        ulfm = ("--with-ft", "ulfm", "--enable-recovery")
+        cases += [(("2:7:kernel",), ulfm, ("rank 3: has taken over from rank 2, back to step 6",)),
+                  (("1:5:keep",), ulfm, ("rank 2: has taken over from rank 1, back to step 3",)),
+                  (("0:8:exchange",), ulfm, ("rank 1: has taken over from rank 0, back to step 6",)),
+                  (("2:4:kernel", "3:9:kernel"), ulfm, ("rank 3: has taken over from rank 2, back to step 3",
+                                                        "rank 0: has taken over from rank 3, back to step 9"))]
+    for deaths, options, words in cases:
+        same, said = ring(ranks, *deaths, options=options)
+        assert same == whole, (deaths, same, whole, said)
+        assert all(word in said for word in words), (deaths, said)
+
+
 def main():
     global BUILD, MPI, MOST  # pylint: disable=global-statement
     BUILD, MPI = sys.argv[1:3]
     MOST = 3 if MPI == "openmpi" else 2  # Debian's MPICH 4.0.2 loses messages with three ranks
     jobs.require(f"mpirun.{MPI}")
     checks = [("clean", check_clean), ("flips", check_flips), ("rollback", check_rollback), ("wrong", check_wrong),
-              ("silent", check_silent), ("sph", check_sph), ("languages", check_languages)]
+              ("silent", check_silent), ("sph", check_sph), ("deaths", check_deaths), ("languages", check_languages)]
     more = [("members", check_members), ("distance", check_distance)] if MPI == "openmpi" else []
     checks += more + shared([("off", check_off), ("results", check_result), ("computed", check_computed), ("abort", check_abort),
-                           ("one-sided lists, hashed", check_one_sided_hashed), ("copy", check_copy), ("between kernels", check_guard)], MPI)
+                           ("one-sided lists, hashed", check_one_sided_hashed), ("copy", check_copy), ("bodies", check_nbody), ("between kernels", check_guard)], MPI)
     return run_checks([(f"{name} ({MPI})", check) for name, check in checks])
 
 

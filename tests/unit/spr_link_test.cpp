@@ -128,7 +128,7 @@ TEST_CASE("everybody learns who has named it", "[threads]") {
       int count = 0;
       const auto& own = names[static_cast<size_t>(rank)];
       if (who_named_me(thread, members.data(), ranks, rank, own.data(), static_cast<int>(own.size()), by, &count, tag,
-                       60) == Waited::kDone)
+                       {60, nullptr, 0}) == Waited::kDone)
         named[static_cast<size_t>(rank)].assign(by.data(), by.data() + count);
     });
     for (int to = 0; to < ranks; ++to) {
@@ -152,7 +152,7 @@ TEST_CASE("a sum reaches every member, whatever their ranks", "[threads]") {
     on_ranks(ranks, [&](resil::Thread& thread, int rank) {
       const auto position = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
       int64_t value = 1 << position;
-      if (sum_over(thread, members.data(), ranks, position, &value, tag, 60) == Waited::kDone)
+      if (sum_over(thread, members.data(), ranks, position, &value, tag, {60, nullptr, 0}) == Waited::kDone)
         sums[static_cast<size_t>(rank)] = value;
     });
     for (int64_t sum : sums) CHECK(sum == (1 << ranks) - 1);
@@ -164,12 +164,12 @@ TEST_CASE("a rank that never comes is waited for as long as was said", "[threads
   const int members[] = {0, 1};
   on_ranks(1, [&](resil::Thread& thread, int) {
     int64_t value = 1;
-    CHECK(sum_over(thread, members, 2, 0, &value, tag, 0.05) == Waited::kTimeout);
+    CHECK(sum_over(thread, members, 2, 0, &value, tag, {0.05, nullptr, 0}) == Waited::kTimeout);
     Buffer<int> by;
     int count = 0;
     Parcel parcel = {};
-    CHECK(swap_parcels(thread, nullptr, 0, -1, 1, parcel, tag, 0.05) == Waited::kTimeout);
-    CHECK(who_named_me(thread, members, 1, 0, nullptr, 0, by, &count, tag, 0.05) == Waited::kDone);
+    CHECK(swap_parcels(thread, nullptr, 0, -1, 1, parcel, tag, {0.05, nullptr, 0}) == Waited::kTimeout);
+    CHECK(who_named_me(thread, members, 1, 0, nullptr, 0, by, &count, tag, {0.05, nullptr, 0}) == Waited::kDone);
     CHECK(count == 0);
   });
 }

@@ -3,6 +3,7 @@
 // Particle replication without MPI: each way of selecting covers every particle with as few replicas as it must, the
 // hashed one selects the same on any number of ranks, packed lists are the program's, a flipped bit is found and named;
 // and lists that cannot be are named.
+#include <climits>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -173,6 +174,14 @@ TEST_CASE("lists that cannot be used are named by particle and value") {
   CHECK(check_lists(lists).value == 4);
   neighbours[2] = -1;
   CHECK(check_lists(lists).value == -1);
+  for (int base : {0, 1, -1, 7, INT_MAX, INT_MIN})  // whatever an entry is: as in exact arithmetic
+    for (int entry : {INT_MIN, INT_MIN + 1, -2, -1, 0, 1, 4, 5, 7, 10, 11, INT_MAX - 1, INT_MAX})
+      for (int64_t total : {int64_t{4}, int64_t{INT_MAX}}) {
+        const int64_t starts[] = {0, 1};
+        const int64_t index = int64_t{entry} - base;
+        CHECK((check_lists({1, total, starts, nullptr, &entry, base}).kind == Kind::kNone) ==
+              (index >= 0 && index < total));
+      }
   neighbours[2] = 2;
   offsets[2] = 1;
   CHECK((check_lists(lists).kind == Kind::kOffset && check_lists(lists).particle == 1));
