@@ -117,6 +117,7 @@ struct Device {
 
   Once module_found;
   void* module;  ///< of resil's kernels
+  const char* no_module;  ///< why there is none
   SpinLock kernels_lock;
   uint32_t kernel_count;
   struct {

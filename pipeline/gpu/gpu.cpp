@@ -128,10 +128,10 @@ bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Me
 
 /// Memory may be mapped in pieces one after the other (virtual memory management, as frameworks' allocators use it):
 /// the range that a buffer needs is then more than the piece that the runtime tells of.
-void extend(Pointer* pointer, uint64_t present, uintptr_t end) {
+void extend(Pointer* pointer, uintptr_t end) {
   while (pointer->base != 0 && pointer->bytes != 0 && end - pointer->base > pointer->bytes) {
     const uintptr_t next = pointer->base + pointer->bytes;
-    const Said said = ask_runtimes(present, next);
+    const Said said = whose_memory(reinterpret_cast<const void*>(next), 1);
     if (!said.mapped || said.memory != pointer->memory || said.base != next || said.bytes == 0 ||
         device_for(said, next) != pointer->device)
       return;
@@ -142,24 +142,12 @@ void extend(Pointer* pointer, uint64_t present, uintptr_t end) {
 }  // namespace
 
 Pointer classify(const void* address, size_t bytes) {
-  constexpr Pointer kHosts = {Memory::kHost, nullptr, 0, 0, true, true};
-  if (host_memory_known(address, bytes)) [[likely]]
-    return kHosts;
-  const uint64_t present = host_memory_detail::to_ask(address, bytes);
-  if (present == 0) [[likely]]
-    return kHosts;
-  const auto first = reinterpret_cast<uintptr_t>(address);
-  const Said said = ask_runtimes(present, first);
+  const Said said = host_memory_known(address, bytes) ? kHosts : whose_memory(address, bytes);
   Pointer pointer = {said.memory, nullptr, said.base, said.bytes, said.settled, !said.mapped};
-  if (!on_device(said.memory)) {
-    if (bytes > 1 && pointer.memory != Memory::kForeign) {
-      const Memory last = ask_runtimes(present, first + (bytes - 1)).memory;
-      if (last != Memory::kHost && last != Memory::kPinned) pointer.memory = Memory::kForeign;  // begins as the host's
-    }
-    return pointer;
-  }
+  if (!on_device(said.memory)) return pointer;
+  const auto first = reinterpret_cast<uintptr_t>(address);
   pointer.device = device_for(said, first);
-  if (said.mapped) extend(&pointer, present, first + bytes);
+  if (said.mapped) extend(&pointer, first + bytes);
   return pointer;
 }
 
@@ -323,20 +311,27 @@ namespace {
 bool load_module(Device& device) {
   return device.module_found.find_out([&device] {
     const KernelImage image = kernel_image(device.driver->api);
-    if (image.bytes == 0) return false;
+    if (image.bytes == 0) {
+      device.no_module = "not in this build";
+      return false;
+    }
     Inside inside(device);
-    return inside.good() &&
-           (inside.check(device.driver->module_load(&device.module, image.data)) ||
-            (image.portable != nullptr && inside.check(device.driver->module_load(&device.module, image.portable))));
+    const bool good =
+        inside.good() &&
+        (inside.check(device.driver->module_load(&device.module, image.data)) ||
+         (image.portable != nullptr && inside.check(device.driver->module_load(&device.module, image.portable))));
+    if (!good) device.no_module = last_error();
+    return good;
   });
 }
 
 }  // namespace
 
-bool kernels_built(const Device& device) { return kernel_image(device.driver->api).bytes != 0; }
-
 void* kernel(Device& device, const char* name) {
-  if (!load_module(device)) return nullptr;
+  if (!load_module(device)) {
+    keep_error(device.no_module);
+    return nullptr;
+  }
   auto known = [&device, name](void** function) {
     for (uint32_t i = 0; i < device.kernel_count; ++i)
       if (strcmp(device.kernels[i].name, name) == 0) {

@@ -90,10 +90,8 @@ bool copy_peer(Device& to_device, void* to, Device& from_device, const void* fro
 
 // --- Kernels --------------------------------------------------------------------------------------------------------
 
-/// Has this build kernels for the device's API?
-bool kernels_built(const Device& device);
 /// One of resil's own kernels (pipeline/gpu/kernels/), by name (a constant's: it is kept); loaded into the device's
-/// context on first use. Null: not built, no code for this device, or refused.
+/// context on first use. Null: not built, no code for this device, or refused; last_error() says which.
 void* kernel(Device& device, const char* name);
 /// `arguments` as the drivers take them: an array of addresses of the arguments. `event`: complete when the kernel is;
 /// 0: none.

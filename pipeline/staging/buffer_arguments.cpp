@@ -47,8 +47,6 @@ void collect(Thread& thread, const FlatTransfer& flat, const int* sources, Piece
   }
 }
 
-bool is_host(gpu::Memory memory) { return memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned; }
-
 }  // namespace
 
 Refusal argument_open(Thread& thread, const FlatTransfer& flat, const int* sources, Packet* packet, Written* written) {
@@ -64,22 +62,12 @@ Refusal argument_open(Thread& thread, const FlatTransfer& flat, const int* sourc
   collect(thread, flat, sources, pieces, written);
   Refusal refusal = Refusal::kHostBuffer;
   if (pieces.unknown)
-    refusal = is_host(gpu::classify(flat.buffer, 1).memory) ? Refusal::kHostBuffer : Refusal::kDatatype;
+    refusal = gpu::is_host(gpu::classify(flat.buffer, 1).memory) ? Refusal::kHostBuffer : Refusal::kDatatype;
   else if (pieces.count != 0 && !pieces.surely_host)
     refusal = packet_open_blocks(packet, flat.buffer, pieces.blocks, pieces.count);
   if (refusal != Refusal::kNone) *packet = {};
   if (pieces.blocks != few) memory::blocks.release(pieces.blocks);
   return refusal;
-}
-
-Uncovered reason_of(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::kForeign: return Uncovered::kForeign;
-    case Refusal::kDatatype: return Uncovered::kDatatype;
-    case Refusal::kPinnedMemory: return Uncovered::kPinnedMemory;
-    case Refusal::kDevice: return Uncovered::kDevice;
-    default: return Uncovered::kOther;
-  }
 }
 
 }  // namespace resil::staging

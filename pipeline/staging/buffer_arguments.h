@@ -20,6 +20,4 @@ struct Written {
 /// nothing is held.
 Refusal argument_open(Thread& thread, const FlatTransfer& flat, const int* sources, Packet* packet, Written* written);
 
-Uncovered reason_of(Refusal refusal);
-
 }  // namespace resil::staging

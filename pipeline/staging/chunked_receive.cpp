@@ -178,7 +178,7 @@ void end(Thread& thread, Entry& entry, Message* op) {
   if (!straight) return whole_arrived(thread, op, bytes);
   op->bytes = bytes;
   Packet& packet = op->packet;
-  packet.up = true;
+  packet.copy.up = true;
   // Also after a refused copy: others may be under way.
   packet.state = gpu::event_record(*packet.device, gpu::StreamRole::kUp, packet.event) ? PacketState::kCopying
                                                                                        : PacketState::kFailed;

@@ -91,8 +91,7 @@ void collective_before(Event& e) {
   if (e.comm == nullptr || known_to_be_host(e)) return;
   Operation room = {};
   const Refusal refusal = open_sides(e, &room);
-  if (refusal == Refusal::kHostBuffer) return;
-  if (refusal != Refusal::kNone) return count_uncovered(reason_of(refusal), e.bytes);
+  if (refusal != Refusal::kNone) return count_refused(refusal, e.bytes);
   room.path = e.attributes & kCallPersistent ? Path::kPersistent : Path::kCollective;
   if (const Operation* o = operation_begin(e, room); o != nullptr) give(e, *o);
 }

@@ -48,6 +48,18 @@ void count_uncovered(Uncovered reason, uint64_t bytes) {
   add(counter, bytes);
 }
 
+void count_refused(Refusal refusal, uint64_t bytes) {
+  switch (refusal) {
+    case Refusal::kNone:
+    case Refusal::kHostBuffer: return;
+    case Refusal::kForeign: return count_uncovered(Uncovered::kForeign, bytes);
+    case Refusal::kDatatype: return count_uncovered(Uncovered::kDatatype, bytes);
+    case Refusal::kPinnedMemory: return count_uncovered(Uncovered::kPinnedMemory, bytes);
+    case Refusal::kDevice: return count_uncovered(Uncovered::kDevice, bytes);
+    case Refusal::kBeyond: return count_uncovered(Uncovered::kOther, bytes);
+  }
+}
+
 void count_pageable(uint64_t bytes) {
   if (__atomic_load_n(&pageable.calls, __ATOMIC_RELAXED) == 0)
     add_note_format(messages::staging::pinned_short, static_cast<unsigned long long>(mode.memory >> 20));

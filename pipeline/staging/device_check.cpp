@@ -18,7 +18,6 @@
 #include "pipeline/gpu/kernels/image.h"
 #include "pipeline/gpu/kernels/kernels.h"
 #include "pipeline/gpu/pinned.h"
-#include "pipeline/staging/device_stream.h"
 #include "pipeline/staging/messages.h"
 #include "pipeline/staging/packet.h"
 #include "shim/base/clock.h"
@@ -91,19 +90,16 @@ void skip(Packet* packet, Skipped why) {
   if (__atomic_load_n(&counter, __ATOMIC_RELAXED) == 0)
     add_note_format(messages::staging::copies_unchecked, kSkippedNames[static_cast<unsigned>(why)]);
   count(counter);
-  gpu::pinned_release(packet->check.table);
-  packet->check.table = nullptr;
   packet->check.state = CheckState::kUnchecked;
 }
 
 /// Null: it is. Else why not, in words; what it has got so far stays for the next attempt.
 const char* prepare(Checker& c) {
   gpu::Device& device = *c.device;
-  if (!gpu::kernels_built(device)) return "kernels are not in this build";
   c.plain = gpu::kernel(device, "resil_digest");
   c.with_runs = gpu::kernel(device, "resil_digest_runs");
   void* fill = gpu::kernel(device, "resil_fill");
-  if (c.plain == nullptr || c.with_runs == nullptr || fill == nullptr) return "the runtime refused the kernels";
+  if (c.plain == nullptr || c.with_runs == nullptr || fill == nullptr) return "no kernels";
   constexpr size_t kSums = kBatches * kDigestJobs * sizeof(gpu::DigestSum);
   c.no_memory = true;
   if (c.sums == 0 && (c.sums = reinterpret_cast<uint64_t>(gpu::device_allocate(device, kSums))) == 0)
@@ -158,7 +154,7 @@ void append(Checker& c, Packet* packet) {
   (c.head != nullptr ? c.last->check.next : c.head) = packet;
   c.last = packet;
   ++c.queued;
-  c.downs += !packet->check.up;
+  c.downs += !packet->copy.up;
   c.asked = 0;
 }
 
@@ -169,7 +165,7 @@ void unlink(Checker& c, Packet* packet) {
     (before != nullptr ? before->check.next : c.head) = p->check.next;
     if (c.last == p) c.last = before;
     --c.queued;
-    c.downs -= !packet->check.up;
+    c.downs -= !packet->copy.up;
     return;
   }
 }
@@ -204,11 +200,9 @@ void harvest(Checker& c, Batch& batch) {
     }
     Check& check = packet->check;
     check.device = results[i];
-    gpu::pinned_release(check.table);
-    check.table = nullptr;
     check.state = CheckState::kDigested;
-    known[__atomic_fetch_add(&known_next, 1, __ATOMIC_RELAXED) % kKnown] = {check.device, check.bytes, packet->buffer,
-                                                                            check.up};
+    known[__atomic_fetch_add(&known_next, 1, __ATOMIC_RELAXED) % kKnown] = {check.device, packet->copy.bytes,
+                                                                            packet->buffer, packet->copy.up};
   }
   batch.jobs = 0;
   batch.early = 0;
@@ -224,23 +218,12 @@ Batch* free_batch(Checker& c) {
 
 bool is_ready(Packet* packet, bool* pending_before) {
   Check& check = packet->check;
-  if (!check.up || check.copied) return true;
+  if (!packet->copy.up || check.copied) return true;
   if (*pending_before)  // copies up are complete in the order of their orders
     return false;
   check.copied = gpu::event_query(*packet->device, packet->event) == gpu::State::kDone;
   *pending_before = !check.copied;
   return check.copied;
-}
-
-gpu::KernelStream stream_of(Packet* packet) {
-  Check& check = packet->check;
-  auto* table = static_cast<gpu::KernelRun*>(check.table);
-  const uint64_t seen_at =
-      table != nullptr ? reinterpret_cast<uint64_t>(gpu::device_address(*packet->device, table)) : 0;
-  if (packet->blocks != nullptr)
-    return make_stream(packet->blocks + check.first, check.last - check.first, packet->buffer, check.bytes, table,
-                       seen_at);
-  return make_stream(*packet->type, packet->buffer, packet->count, check.bytes, table, seen_at);
 }
 
 /// Launches a batch of what is ready; false: nothing is, or no batch is free.
@@ -257,11 +240,11 @@ bool launch(Checker& c) {
   Packet* next;
   for (Packet* packet = c.head; packet != nullptr && order.jobs < kDigestJobs; packet = next) {
     next = packet->check.next;
-    const uint64_t leaves = gpu::kernel_leaves(packet->check.bytes);
+    const uint64_t leaves = gpu::kernel_leaves(packet->copy.bytes);
     if (!is_ready(packet, &pending) || leaves > UINT32_MAX - order.leaves) continue;
     unlink(c, packet);
     gpu::KernelStream& stream = order.stream[order.jobs];
-    stream = stream_of(packet);
+    stream = packet->stream;
     with_runs = with_runs || stream.element != 0;
     stream.first_leaf = order.leaves;
     order.leaves += static_cast<uint32_t>(leaves);
@@ -284,35 +267,24 @@ bool launch(Checker& c) {
   return good;
 }
 
-uint64_t bytes_of(const Packet& packet, uint32_t first, uint32_t last) {
-  return packet.blocks == nullptr ? packet.bytes : packet_data(packet, first, last);
+/// Has one of the types that the copy moves gaps inside its basic types? Their bytes may be anything.
+bool is_padded(const Packet& packet) {
+  if (packet.blocks == nullptr) return packet.type->padded;
+  for (uint32_t i = packet.copy.first; i < packet.copy.last; ++i)
+    if (packet.blocks[i].type->padded) return true;
+  return false;
 }
 
-void begin(Packet* packet, uint64_t bytes, bool up, uint32_t first, uint32_t last) {
-  Check& check = packet->check;
-  check = {};
-  if (bytes == 0) return;
-  check.bytes = bytes;
-  check.up = up;
-  check.first = first;
-  check.last = last;
+/// Queues the copy's digest.
+void begin(Packet* packet) {
+  packet->check = {};
   Checker* c = checker_of(packet->device);
   if (c == nullptr || !usable(*c))
     return skip(packet, c == nullptr || c->no_memory ? Skipped::kMemory : Skipped::kKernel);
-  uint64_t entries;
-  bool padded = packet->type != nullptr && packet->type->padded;
-  if (packet->blocks != nullptr) {
-    for (uint32_t i = first; i < last; ++i) padded = padded || packet->blocks[i].type->padded;
-    entries = stream_entries(packet->blocks + first, last - first);
-  } else {
-    entries = stream_entries(*packet->type, packet->count);
-  }
-  if (padded || entries > kMostEntries) return skip(packet, Skipped::kLayout);
-  if (entries != 0) {
-    check.table = gpu::pinned_acquire(*packet->device, entries * sizeof(gpu::KernelRun));
-    if (check.table == nullptr) return skip(packet, Skipped::kMemory);
-  }
-  check.state = CheckState::kQueued;
+  const Refusal refusal = is_padded(*packet) ? Refusal::kDatatype : packet_stream(packet);
+  if (refusal != Refusal::kNone)
+    return skip(packet, refusal == Refusal::kDatatype ? Skipped::kLayout : Skipped::kMemory);
+  packet->check.state = CheckState::kQueued;
   SpinGuard guard(c->lock);
   append(*c, packet);
   if (c->downs >= kDigestJobs) launch(*c);
@@ -331,11 +303,16 @@ bool advance_check(Checker& c, Packet* packet) {
   return check.state != CheckState::kQueued && check.state != CheckState::kLaunched;
 }
 
-uint64_t blocks_digest(const Packet& packet, uint32_t first, uint32_t last, uint64_t bytes) {
+/// D of what the copy's range has in pinned memory.
+uint64_t pinned_digest(const Packet& packet, const CopyRange& range) {
+  if (packet.layout == Layout::kPacked) return digest(packet.host, range.bytes);
+  char* const shadow = packet.host - packet.low;
+  if (packet.blocks == nullptr) return type_digest(*packet.type, shadow, packet.count, range.bytes);
   DigestStream stream;
-  for (uint32_t i = first; i < last && bytes != 0; ++i) {
+  uint64_t bytes = range.bytes;
+  for (uint32_t i = range.first; i < range.last && bytes != 0; ++i) {
     const Block& block = packet.blocks[i];
-    const char* at = packet.host - packet.low + block.offset;
+    const char* at = shadow + block.offset;
     const uint64_t all = type_bytes(*block.type, block.count), wanted = all < bytes ? all : bytes;
     bytes -= wanted;
     if (block.type->contiguous) {
@@ -354,11 +331,11 @@ uint64_t blocks_digest(const Packet& packet, uint32_t first, uint32_t last, uint
 
 }  // namespace
 
-void check_before(Packet* packet, uint32_t first, uint32_t last) {
+void check_before(Packet* packet) {
   packet->check = {};
-  Checker* c = checker_of(packet->device);
+  Checker* c = packet->copy.up ? nullptr : checker_of(packet->device);
   if (c == nullptr || !__atomic_load_n(&c->first, __ATOMIC_RELAXED) || !usable(*c)) return;
-  begin(packet, bytes_of(*packet, first, last), false, first, last);
+  begin(packet);
   SpinGuard guard(c->lock);
   if (packet->check.state == CheckState::kQueued) launch(*c);
   packet->check.before =
@@ -366,21 +343,8 @@ void check_before(Packet* packet, uint32_t first, uint32_t last) {
       gpu::stream_wait(*packet->device, gpu::StreamRole::kDown, c->batches[packet->check.batch].event);
 }
 
-void check_down(Packet* packet) {
-  if (packet->check.state == CheckState::kNone && packet->state == PacketState::kCopying)
-    begin(packet, packet->bytes, false, 0, packet->block_count);
-}
-
-void check_up(Packet* packet, uint64_t bytes) {
-  if (packet->state != PacketState::kCopying) packet->check = {};
-  else begin(packet, bytes < packet->bytes ? bytes : packet->bytes, true, 0, packet->block_count);
-}
-
-void check_blocks(Packet* packet, uint32_t first, uint32_t last, bool up) {
-  if (!up && packet->check.state != CheckState::kNone) return;
-  last = last < packet->block_count ? last : packet->block_count;
-  if (packet->state != PacketState::kCopying) packet->check = {};
-  else begin(packet, bytes_of(*packet, first, last), up, first, last);
+void check_copy(Packet* packet) {
+  if (packet->check.state == CheckState::kNone && packet->state == PacketState::kCopying) begin(packet);
 }
 
 void digest_first(Packet* packet) {
@@ -396,12 +360,11 @@ CheckResult check_poll(Packet* packet, bool copied) {
     return CheckResult::kPending;
   if (!check.copied) return CheckResult::kPending;
   if (check.state == CheckState::kDigested) {
-    check.host = packet->blocks != nullptr ? blocks_digest(*packet, check.first, check.last, check.bytes)
-                                           : host_digest(*packet, check.bytes);
+    check.host = copied_digest(*packet);
     check.host_known = true;
     check.state = CheckState::kCompared;
     count(counts.packets);
-    count(counts.bytes, check.bytes);
+    count(counts.bytes, packet->copy.bytes);
     if (check.host != check.device) [[unlikely]] {
       count(counts.mismatches);
       if (check_mismatch(packet)) return CheckResult::kAgain;
@@ -425,17 +388,16 @@ void check_forget(Packet* packet) {
       if (!gone) sched_yield();
     }
   }
-  gpu::pinned_release(check.table);
   check = {};
 }
 
+uint64_t copied_digest(const Packet& packet) { return pinned_digest(packet, packet.copy); }
+
 uint64_t host_digest(const Packet& packet, uint64_t bytes) {
-  const Check& check = packet.check;
-  if (check.host_known && check.bytes == bytes && check.first == 0 && check.last == packet.block_count)
-    return check.host;
-  if (packet.blocks != nullptr) return blocks_digest(packet, 0, packet.block_count, bytes);
-  if (packet.layout == Layout::kPacked) return digest(packet.host, bytes);
-  return type_digest(*packet.type, packet.host - packet.low, packet.count, bytes);
+  const CopyRange& copy = packet.copy;
+  const bool known =
+      packet.check.host_known && copy.bytes == bytes && copy.first == 0 && copy.last == packet.block_count;
+  return known ? packet.check.host : pinned_digest(packet, {0, packet.block_count, bytes, false});
 }
 
 void check_never(Packet* packet) {
@@ -446,7 +408,7 @@ void check_never(Packet* packet) {
 
 bool digest_again(Packet* packet, uint64_t* result) {
   const Check before = packet->check;
-  begin(packet, before.bytes, before.up, before.first, before.last);
+  begin(packet);
   packet->check.copied = true;
   while (packet->check.state == CheckState::kQueued || packet->check.state == CheckState::kLaunched)
     if (!advance_check(*checker_of(packet->device), packet)) sched_yield();

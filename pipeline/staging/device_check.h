@@ -34,16 +34,13 @@ enum class CheckState : uint8_t {
   kUnchecked,  ///< no digest of the device's memory can be had; counted
 };
 
-/// What is known of a packet's current copy. All zero: nothing.
+/// What is known of a packet's current copy (Packet::copy). All zero: nothing.
 struct Check {
   Packet* next;  ///< in the queue
-  void* table;  ///< runs, in pinned memory, until digested
-  uint64_t bytes;  ///< of the stream
   uint64_t device, host;  ///< digests
-  uint32_t first, last;  ///< blocks, of packets made of blocks
   uint8_t batch;
   CheckState state;
-  bool up, copied;
+  bool copied;
   bool host_known;
   bool before;  ///< of a copy down: D of the device is from before the copy, in the order of the device itself
 };
@@ -51,13 +48,11 @@ struct Check {
 // --- Called by packet.cpp, where `checking`
 // ---------------------------------------------------------------------------
 
-/// A copy down is about to be enqueued, of all, or of the blocks [first, last). After a first mismatch on a device, the
-/// copy goes behind the digest on the device from then on: only so does the one prove what the other read.
-void check_before(Packet* packet, uint32_t first, uint32_t last);
-/// A copy has been enqueued (down), or the first `bytes` bytes' (up), or those of the blocks [first, last).
-void check_down(Packet* packet);
-void check_up(Packet* packet, uint64_t bytes);
-void check_blocks(Packet* packet, uint32_t first, uint32_t last, bool up);
+/// The copy is about to be enqueued. After a first mismatch on a device, copies down go behind the digest on the device
+/// from then on: only so does the one prove what the other read.
+void check_before(Packet* packet);
+/// It has been enqueued, or has failed.
+void check_copy(Packet* packet);
 /// What is left to do for it. kAgain: the copy down differs, and is to be made again.
 enum class CheckResult : uint8_t { kPending, kSettled, kAgain };
 /// `copied`: the copy is complete. Compares when both are; the pinned memory is valid when it is kSettled. May end the
@@ -74,6 +69,8 @@ void check_never(Packet* packet);
 /// D of the pinned copy of the first `bytes` bytes of the packet's stream: known from the comparison, or computed now.
 /// The copy is complete.
 uint64_t host_digest(const Packet& packet, uint64_t bytes);
+/// D of what the last copy moved, as it is in pinned memory now.
+uint64_t copied_digest(const Packet& packet);
 
 // --- device_finding.cpp
 // -----------------------------------------------------------------------------------------------

@@ -38,23 +38,13 @@ constexpr int kTries = 3;
 
 enum class Verdict : uint8_t { kCopy, kEarly, kModified, kPinned, kUnclear };
 
-uint64_t pinned_digest(Packet* packet) {
-  packet->check.host_known = false;
-  if (packet->blocks == nullptr) return host_digest(*packet, packet->check.bytes);
-  // Only these blocks, as a packet of their own.
-  Packet part = *packet;
-  part.blocks += packet->check.first;
-  part.block_count = packet->check.last - packet->check.first;
-  return host_digest(part, packet->check.bytes);
-}
-
 /// Waits for all that was ordered in that direction, as far as the runtime can be believed.
-void wait_for_send_queue(Packet* packet) {
-  const gpu::EventHandle event = gpu::event_acquire(*packet->device);
+void wait_for_stream(gpu::Device& device, bool up) {
+  const gpu::EventHandle event = gpu::event_acquire(device);
   if (event == 0) return;
-  if (gpu::event_record(*packet->device, packet->check.up ? gpu::StreamRole::kUp : gpu::StreamRole::kDown, event))
-    while (gpu::event_query(*packet->device, event) == gpu::State::kPending) sched_yield();
-  gpu::event_release(*packet->device, event);
+  if (gpu::event_record(device, up ? gpu::StreamRole::kUp : gpu::StreamRole::kDown, event))
+    while (gpu::event_query(device, event) == gpu::State::kPending) sched_yield();
+  gpu::event_release(device, event);
 }
 
 struct Looks {
@@ -67,10 +57,10 @@ Looks look_again(Packet* packet) {
   const Check first = packet->check;
   const double start = monotonic_seconds();
   Looks looks = {first.device, first.host, false, 0};
-  wait_for_send_queue(packet);
+  wait_for_stream(*packet->device, packet->copy.up);
   for (bool more = true; more;) {
     looks.device_known = digest_again(packet, &looks.device);
-    looks.host = pinned_digest(packet);
+    looks.host = copied_digest(*packet);
     looks.seconds = monotonic_seconds() - start;
     more = looks.device_known && looks.device != looks.host && looks.seconds < kLate;
   }
@@ -78,13 +68,13 @@ Looks look_again(Packet* packet) {
   return looks;
 }
 
-Verdict judge(const Check& first, const Looks& looks) {
-  if (!looks.device_known) return first.up || first.before ? Verdict::kCopy : Verdict::kUnclear;
-  const bool target_changed = first.up ? looks.device != first.device : looks.host != first.host;
-  const bool source_changed = first.up ? looks.host != first.host : looks.device != first.device;
+Verdict judge(const Check& first, bool up, const Looks& looks) {
+  if (!looks.device_known) return up || first.before ? Verdict::kCopy : Verdict::kUnclear;
+  const bool target_changed = up ? looks.device != first.device : looks.host != first.host;
+  const bool source_changed = up ? looks.host != first.host : looks.device != first.device;
   if (target_changed && looks.device == looks.host) return Verdict::kEarly;
-  if (source_changed) return first.up ? Verdict::kPinned : Verdict::kModified;
-  return first.up || first.before ? Verdict::kCopy : Verdict::kUnclear;
+  if (source_changed) return up ? Verdict::kPinned : Verdict::kModified;
+  return up || first.before ? Verdict::kCopy : Verdict::kUnclear;
 }
 
 /// Where two copies of one piece of memory differ.
@@ -136,9 +126,7 @@ bool compare_again(Packet* packet, const Block& block, uint64_t bytes, Differenc
   *d = {};
   for (int tries = 0; tries < kTries && d->differing == 0; ++tries) {
     if (!gpu::copy_down(*packet->device, again, packet->buffer + block.offset + low, span)) break;
-    Packet send_queue = *packet;
-    send_queue.check.up = false;
-    wait_for_send_queue(&send_queue);
+    wait_for_stream(*packet->device, false);
     // What copies wrongly once may do so again.
     const bool good =
         packet->blocks != nullptr || type_digest(type, again - low, block.count, bytes) == packet->check.device;
@@ -149,17 +137,17 @@ bool compare_again(Packet* packet, const Block& block, uint64_t bytes, Differenc
 }
 
 void add_difference(Finding& finding, Packet* packet) {
-  const Check& check = packet->check;
+  const CopyRange& copy = packet->copy;
   const Block whole = {0, packet->count, packet->type};
-  const Block* blocks = packet->blocks != nullptr ? packet->blocks + check.first : &whole;
-  const uint32_t count = packet->blocks != nullptr ? check.last - check.first : 1;
+  const Block* blocks = packet->blocks != nullptr ? packet->blocks + copy.first : &whole;
+  const uint32_t count = packet->blocks != nullptr ? copy.last - copy.first : 1;
   uint64_t before = 0;  // bytes of the stream
-  for (uint32_t i = 0; i < count && before < check.bytes; ++i) {
-    const uint64_t all = type_bytes(*blocks[i].type, blocks[i].count), left = check.bytes - before;
+  for (uint32_t i = 0; i < count && before < copy.bytes; ++i) {
+    const uint64_t all = type_bytes(*blocks[i].type, blocks[i].count), left = copy.bytes - before;
     const uint64_t bytes = all < left ? all : left;
     if (Difference d; compare_again(packet, blocks[i], bytes, &d)) {
       finding.add("first_difference", "byte %" PRIu64 " of %" PRIu64 ": %02x on the device, %02x in pinned memory",
-                  before + d.first, check.bytes, d.device, d.pinned);
+                  before + d.first, copy.bytes, d.device, d.pinned);
       finding.add("differing",
                   "%" PRIu64 " byte%s, %" PRIu64 " bit%s, from byte %" PRIu64 " to %" PRIu64
                   " (device memory copied down once more)",
@@ -172,11 +160,12 @@ void add_difference(Finding& finding, Packet* packet) {
 }
 
 void add_evidence(Finding& finding, Packet* packet, const Check& first, const Looks& looks) {
-  finding.add("stage", "%s", first.up ? "up" : "down");
+  const bool up = packet->copy.up;
+  finding.add("stage", "%s", up ? "up" : "down");
   finding.add("device", "%s %d", gpu::api_name(gpu::api_of(*packet->device)), gpu::ordinal_of(*packet->device));
   finding.add("driver_version", "%d", gpu::driver_version(gpu::api_of(*packet->device)));
   finding.add("buffer", "%p", static_cast<void*>(packet->buffer));
-  finding.add("bytes", "%" PRIu64, first.bytes);
+  finding.add("bytes", "%" PRIu64, packet->copy.bytes);
   finding.add("digest_device", "%016" PRIx64, first.device);
   finding.add("digest_pinned", "%016" PRIx64, first.host);
   if (looks.device_known)
@@ -184,8 +173,8 @@ void add_evidence(Finding& finding, Packet* packet, const Check& first, const Lo
                 looks.device != first.device ? " (CHANGED)" : "");
   finding.add("digest_pinned_later", "%016" PRIx64 "%s (after %.0f us)", looks.host,
               looks.host != first.host ? " (CHANGED)" : "", looks.seconds * 1e6);
-  const uint64_t wrong = first.up ? first.device : first.host;
-  if (const Known* other = known_digest(wrong, first.bytes, packet->buffer); other != nullptr)
+  const uint64_t wrong = up ? first.device : first.host;
+  if (const Known* other = known_digest(wrong, packet->copy.bytes, packet->buffer); other != nullptr)
     finding.add("other_packet", "the data is that of the buffer at %p, copied %s a short while ago", other->buffer,
                 other->up ? "up" : "down");
 }
@@ -195,9 +184,10 @@ void add_evidence(Finding& finding, Packet* packet, const Check& first, const Lo
 /// True: the data is to be copied again.
 static bool say_mismatch(Packet* packet) {
   const Check first = packet->check;
+  const bool up = packet->copy.up;
   const Looks looks = look_again(packet);
-  const Verdict verdict = judge(first, looks);
-  const char* way = first.up ? "pinned host memory to the device" : "the device to pinned host memory";
+  const Verdict verdict = judge(first, up, looks);
+  const char* way = up ? "pinned host memory to the device" : "the device to pinned host memory";
   const int ordinal = gpu::ordinal_of(*packet->device);
   const char* api = gpu::api_name(gpu::api_of(*packet->device));
   Finding finding;
@@ -211,27 +201,27 @@ static bool say_mismatch(Packet* packet) {
   namespace text = messages::staging;
   switch (verdict) {
     case Verdict::kCopy:
-      finding.say(text::copy_changed, runtime.rank, first.bytes, way, first.up ? "up" : "down", ordinal, api);
+      finding.say(text::copy_changed, runtime.rank, packet->copy.bytes, way, up ? "up" : "down", ordinal, api);
       finding.to_do(text::copy_changed_to_do, runtime.host, runtime.host);
-      finding.add("verdict", "copy %s", first.up ? "up" : "down");
+      finding.add("verdict", "copy %s", up ? "up" : "down");
       break;
     case Verdict::kEarly:
-      finding.say(text::copy_early, runtime.rank, ordinal, api, first.bytes, way);
+      finding.say(text::copy_early, runtime.rank, ordinal, api, packet->copy.bytes, way);
       finding.to_do(text::copy_early_to_do);
       finding.add("verdict", "completed before the data landed");
       break;
     case Verdict::kModified:
-      finding.say(text::buffer_modified, runtime.rank, first.bytes, ordinal, api);
+      finding.say(text::buffer_modified, runtime.rank, packet->copy.bytes, ordinal, api);
       finding.to_do(text::buffer_modified_to_do);
       finding.add("verdict", "send buffer modified while pending");
       break;
     case Verdict::kUnclear:
-      finding.say(text::buffer_or_copy, runtime.rank, first.bytes, ordinal, api);
+      finding.say(text::buffer_or_copy, runtime.rank, packet->copy.bytes, ordinal, api);
       finding.to_do(text::buffer_or_copy_to_do, runtime.host);
       finding.add("verdict", "send buffer modified while pending, or copy down wrong once");
       break;
     case Verdict::kPinned:
-      finding.say(text::pinned_changed, runtime.rank, first.bytes, ordinal, api);
+      finding.say(text::pinned_changed, runtime.rank, packet->copy.bytes, ordinal, api);
       finding.to_do(text::pinned_changed_to_do, runtime.header->mpi);
       finding.add("verdict", "completed before the data landed");
       break;

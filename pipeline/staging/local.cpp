@@ -37,8 +37,7 @@ Refusal open_typed(Thread& thread, const LocalArgument& side, Packet* packet) {
 
 /// Of what there is, as much as these elements take.
 Refusal open_packed(Thread& thread, const LocalData& data, const LocalArgument& side, Packet* packet) {
-  const gpu::Memory memory = side.count == 0 ? gpu::Memory::kHost : gpu::classify(side.buffer, 1).memory;
-  if (memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned) return Refusal::kHostBuffer;
+  if (side.count == 0 || gpu::is_host(gpu::classify(side.buffer, 1).memory)) return Refusal::kHostBuffer;
   const int64_t most = data.packed_size(data);
   if (most < 0) return Refusal::kDatatype;
   LocalArgument part = side;
@@ -79,7 +78,7 @@ LocalWay local_begin(Thread& thread, LocalData& data) {
   if (local == nullptr) {
     packet_close(&room.in);
     packet_close(&room.out);
-    count_uncovered(fails(refusal) ? reason_of(refusal) : Uncovered::kPinnedMemory, 0);
+    count_refused(fails(refusal) ? refusal : Refusal::kPinnedMemory, 0);
     return LocalWay::kAsItIs;
   }
   *local = room;

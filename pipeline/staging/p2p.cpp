@@ -100,29 +100,11 @@ PostedAs posting_of(const TypeMap& map, int64_t count) {
              : PostedAs::kShadow;
 }
 
-void count_refusal(Refusal refusal, uint64_t bytes) {
-  switch (refusal) {
-    case Refusal::kNone:
-    case Refusal::kHostBuffer: return;
-    case Refusal::kForeign: return count_uncovered(Uncovered::kForeign, bytes);
-    case Refusal::kDatatype: return count_uncovered(Uncovered::kDatatype, bytes);
-    case Refusal::kPinnedMemory: return count_uncovered(Uncovered::kPinnedMemory, bytes);
-    case Refusal::kDevice: return count_uncovered(Uncovered::kDevice, bytes);
-    case Refusal::kBeyond: return count_uncovered(Uncovered::kOther, bytes);
-  }
-}
-
 /// Before anything is asked of MPI or a runtime. The data of a derived type may lie elsewhere than its buffer
 /// (MPI_BOTTOM): that is looked at once device buffers have been seen.
 bool surely_host(const void* buffer) {
   if (buffer == nullptr || gpu::seen()) return false;
-  return host_memory_known(buffer, 1) || host_memory_detail::to_ask(buffer, 1) == 0;
-}
-
-/// Gives the program its request and looks after it from now on.
-void hand_out(Event& e, Message* op) {
-  backend->staging->set_request(e.requests, 0, op->handle);
-  message_enter(op);
+  return host_memory_known(buffer, 1) || host_memory_certain(buffer, 1);
 }
 
 bool start_send_call(Event& e, SendMode mode) {
@@ -135,16 +117,12 @@ bool start_send_call(Event& e, SendMode mode) {
     return false;
   }
   e.result = start_send(*e.thread, op, mode, part, half.envelope);
-  if (e.result != 0) {
+  if (e.result == 0) backend->staging->set_request(e.requests, 0, op->handle);
+  if (e.result != 0 || request_is_shared(op->handle)) {  // or complete at once
     message_retire(*e.thread, op);
     return true;
   }
-  if (request_is_shared(op->handle)) {  // complete at once
-    backend->staging->set_request(e.requests, 0, op->handle);
-    message_retire(*e.thread, op);
-    return true;
-  }
-  hand_out(e, op);
+  message_enter(op);
   message_note_started(op);
   return true;
 }
@@ -153,13 +131,13 @@ bool start_send_call(Event& e, SendMode mode) {
 void receive_started(Event& e, Message* op, int result) {
   e.result = result;
   if (result != 0) return message_retire(*e.thread, op);
+  backend->staging->set_request(e.requests, 0, op->handle);
   if (request_is_shared(op->handle)) {  // complete at once, and nobody can say how much came
-    backend->staging->set_request(e.requests, 0, op->handle);
     if (op->staged && !copy_up(*e.thread, *op, op->packet.bytes))
       e.result = backend->staging->raise(op->comm, backend->staging->error_other);
     return message_retire(*e.thread, op);
   }
-  hand_out(e, op);
+  message_enter(op);
   wire_append(op);
 }
 
@@ -245,7 +223,8 @@ bool start_exchange_call(Event& e, bool in_place) {
     message_retire(thread, receiver);
     return true;
   }
-  hand_out(e, receiver);
+  backend->staging->set_request(e.requests, 0, receiver->handle);
+  message_enter(receiver);
   if (request_is_shared(sender->handle)) {
     message_retire(thread, sender);
   } else {
@@ -281,13 +260,14 @@ gpu::Device* last_device() { return device_seen.load(std::memory_order_relaxed);
 Half send_half(const Event& e) {
   // given_count: what a module below may have changed; calls that send and receive have none.
   const int64_t count = e.attributes & kCallBothWays ? e.send.count : e.given_count;
-  return {e.given_send, count, e.send.type, {e.comm_handle, e.peer, e.tag}, e.id};
+  return {e.given_send, count, e.send.type, {e.comm_handle, e.peer, e.tag}, e.id, e.comm};
 }
 
 Half receive_half(const Event& e) {
   if (e.attributes & kCallBothWays)
-    return {e.given_receive, e.receive.count, e.receive.type, {e.comm_handle, e.receive_peer, e.receive_tag}, e.id};
-  return {e.given_receive, e.given_count, e.receive.type, {e.comm_handle, e.peer, e.tag}, e.id};
+    return {e.given_receive, e.receive.count, e.receive.type, {e.comm_handle, e.receive_peer, e.receive_tag}, e.id,
+            e.comm};
+  return {e.given_receive, e.given_count, e.receive.type, {e.comm_handle, e.peer, e.tag}, e.id, e.comm};
 }
 
 Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart* part) {
@@ -303,7 +283,7 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
     if (chunked_granted != 0) chunked_devices_changed();
   }
   if (refusal != Refusal::kNone) {
-    count_refusal(refusal, map != nullptr ? type_bytes(*map, half.count) : 0);
+    count_refused(refusal, map != nullptr ? type_bytes(*map, half.count) : 0);
     return nullptr;
   }
   Message* op = message_take();
@@ -312,11 +292,8 @@ Message* open_message(Thread& thread, const Half& half, bool sends, MessagePart*
     count_uncovered(Uncovered::kOther, type_bytes(*map, half.count));
     return nullptr;
   }
-  // MPI_Mrecv has no communicator.
-  CommInfo* comm =
-      half.envelope.comm != 0 && half.envelope.peer >= 0 ? comm_lookup(thread, half.envelope.comm) : nullptr;
   packet.of_message = true;
-  packet.peer = comm != nullptr ? comm_world_rank(*comm, half.envelope.peer) : -1;
+  packet.peer = half.comm != nullptr ? comm_world_rank(*half.comm, half.envelope.peer) : -1;
   packet.tag = half.envelope.tag >= 0 ? half.envelope.tag : -1;
   op->packet = packet;
   op->staged = true;

@@ -15,6 +15,7 @@ struct Half {
   uint64_t type;
   MessageEnvelope envelope;
   CallId call = {};
+  CommInfo* comm = nullptr;  ///< null: the call has none (MPI_Mrecv)
 };
 
 /// A message with a packet for that buffer, and what the library is to be given. Null: the call goes to the library

@@ -9,8 +9,6 @@
 #include "pipeline/gpu/pinned.h"
 #include "pipeline/staging/packet_copy.h"
 #include "pipeline/staging/staging.h"
-#include "shim/base/clock.h"
-#include "shim/ring/device_work.h"
 #include "shim/runtime/block_pool.h"
 #include "shim/tables/type_maps.h"
 
@@ -53,24 +51,51 @@ Refusal take_memory(Packet* packet, size_t host_bytes) {
   return Refusal::kPinnedMemory;
 }
 
-/// After the copies have been enqueued. When one was refused, the event still tells when the others have left the
-/// memory.
-PacketState enqueued(Packet* packet, bool good, bool up) {
-  packet->up = up;
+/// Nobody reads or writes its memory any more: neither copies, of which a failed packet may have some under way, nor
+/// digests.
+void leave(Packet* packet) {
+  check_forget(packet);
+  if (packet->state == PacketState::kCopying || packet->state == PacketState::kFailed)
+    while (gpu::event_query(*packet->device, packet->event) == gpu::State::kPending) sched_yield();
+  plan_end(packet);
+}
+
+/// Every copy of a packet begins here.
+PacketState start(Packet* packet, const CopyRange& range) {
+  if (range.bytes == 0) return packet->state = PacketState::kReady;
+  if (packet->state == PacketState::kFailed) leave(packet);
+  packet->copy = range;
+  if (checking) check_before(packet);
+  const bool good = range.up ? plan_up(packet) : plan_down(packet);
+  // When one of them was refused, the event still tells when the others have left the memory.
   const bool recorded =
-      gpu::event_record(*packet->device, up ? gpu::StreamRole::kUp : gpu::StreamRole::kDown, packet->event);
-  return packet->state = good && recorded ? PacketState::kCopying : PacketState::kFailed;
+      gpu::event_record(*packet->device, range.up ? gpu::StreamRole::kUp : gpu::StreamRole::kDown, packet->event);
+  packet->state = good && recorded ? PacketState::kCopying : PacketState::kFailed;
+  if (checking) check_copy(packet);
+  return packet->state;
 }
 
-gpu::State state_of(const Packet& packet) {
-  if (packet.check.copied) return gpu::State::kDone;
-  return gpu::event_query(*packet.device, packet.event);
+/// Whole blocks.
+CopyRange blocks_of(const Packet& packet, uint32_t first, uint32_t last, bool up) {
+  last = last < packet.block_count ? last : packet.block_count;
+  return {first, last, packet_data(packet, first, last), up};
 }
 
-void release_types(Packet* packet) {
-  if (packet->type != nullptr) type_map_release(packet->type);
-  for (uint32_t i = 0; i < packet->block_count; ++i) type_map_release(packet->blocks[i].type);
-  memory::blocks.release(packet->blocks);
+PacketState look(Packet* packet) {
+  const gpu::State state = packet->check.copied ? gpu::State::kDone : gpu::event_query(*packet->device, packet->event);
+  if (state == gpu::State::kDone) plan_copied(packet);
+  if (state == gpu::State::kFailed) {
+    check_forget(packet);
+    packet->state = PacketState::kFailed;
+  } else {
+    switch (check_poll(packet, state == gpu::State::kDone)) {
+      case CheckResult::kPending: return packet->state;
+      case CheckResult::kSettled: packet->state = PacketState::kReady; break;
+      case CheckResult::kAgain: plan_end(packet); return start(packet, packet->copy);
+    }
+  }
+  plan_end(packet);
+  return packet->state;
 }
 
 }  // namespace
@@ -83,10 +108,7 @@ uint64_t packet_data(const Packet& packet, uint32_t first, uint32_t last) {
 
 Refusal packet_open(Packet* packet, const void* buffer, int64_t count, const TypeMap* type, Layout layout) {
   *packet = {};
-  if (type == nullptr) {
-    const gpu::Memory memory = gpu::classify(buffer, 1).memory;
-    return memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned ? Refusal::kHostBuffer : Refusal::kDatatype;
-  }
+  if (type == nullptr) return gpu::is_host(gpu::classify(buffer, 1).memory) ? Refusal::kHostBuffer : Refusal::kDatatype;
   packet->buffer = static_cast<char*>(const_cast<void*>(buffer));
   packet->count = count;
   packet->layout = layout;
@@ -133,98 +155,32 @@ Refusal packet_open_blocks(Packet* packet, const void* buffer, const Block* bloc
   return Refusal::kNone;
 }
 
-PacketState packet_down(Packet* packet) {
-  if (checking) check_before(packet, 0, packet->block_count);
-  enqueued(packet, plan_down(packet, 0, packet->block_count), false);
-  if (checking) check_down(packet);
-  return packet->state;
-}
+PacketState packet_down(Packet* packet) { return start(packet, {0, packet->block_count, packet->bytes, false}); }
 
 PacketState packet_down_blocks(Packet* packet, uint32_t first, uint32_t last) {
-  last = last < packet->block_count ? last : packet->block_count;
-  if (packet_data(*packet, first, last) == 0) return packet->state = PacketState::kReady;
-  if (checking) check_before(packet, first, last);
-  enqueued(packet, plan_down(packet, first, last), false);
-  if (checking) check_blocks(packet, first, last, false);
-  return packet->state;
+  return start(packet, blocks_of(*packet, first, last, false));
 }
 
 PacketState packet_up(Packet* packet, uint64_t bytes) {
-  bytes = bytes < packet->bytes ? bytes : packet->bytes;
-  if (bytes == 0) return packet->state = PacketState::kReady;
-  enqueued(packet, plan_up(packet, 0, packet->block_count, bytes), true);
-  if (checking) check_up(packet, bytes);
-  return packet->state;
+  return start(packet, {0, packet->block_count, bytes < packet->bytes ? bytes : packet->bytes, true});
 }
 
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last) {
-  last = last < packet->block_count ? last : packet->block_count;
-  const uint64_t bytes = packet_data(*packet, first, last);
-  if (bytes == 0) return packet->state = PacketState::kReady;
-  enqueued(packet, plan_up(packet, first, last, bytes), true);
-  if (checking) check_blocks(packet, first, last, true);
-  return packet->state;
+  return start(packet, blocks_of(*packet, first, last, true));
 }
 
-namespace {
-
-constexpr uint32_t kLooks = 256;  // between two readings of the clock
-constexpr uint64_t kLate = 1000000000;  // ns, after which others are told: a copy takes milliseconds
-
-void copy_ends(Packet* packet);
-PacketState look(Packet* packet);
-
-}  // namespace
-
-/// Nothing but a counter, most of the time.
 void packet_copying(Packet* packet) {
-  if (++packet->looks % kLooks != 1 || packet->late != 0) return;
-  const uint64_t now = monotonic_ns();
-  if (packet->since_ns == 0) packet->since_ns = now;
-  else if (now - packet->since_ns >= kLate)
-    packet->late = 1 + device_copy_late(packet->up, packet->bytes, packet->of_message ? packet->peer : -1,
-                                        packet->of_message ? packet->tag : -1, packet->since_ns);
+  device_copy_pending(packet->watch, packet->copy.up, packet->bytes, packet->of_message ? packet->peer : -1,
+                      packet->of_message ? packet->tag : -1);
 }
-
-namespace {
-
-void copy_ends(Packet* packet) {
-  if (packet->late > 0) device_copy_ends(packet->late - 1);
-  packet->since_ns = 0;
-  packet->looks = 0;
-  packet->late = 0;
-}
-
-}  // namespace
 
 PacketState packet_poll(Packet* packet) {
   if (packet->state != PacketState::kCopying) return packet->state;
   const PacketState state = look(packet);
   if (state == PacketState::kCopying) packet_copying(packet);
-  else if (packet->looks != 0) copy_ends(packet);
+  else if (packet->watch.looks != 0) device_copy_over(packet->watch);
   return state;
 }
-
-namespace {
-
-PacketState look(Packet* packet) {
-  const gpu::State state = state_of(*packet);
-  if (state != gpu::State::kPending) plan_end(packet, state == gpu::State::kDone);
-  if (state == gpu::State::kFailed) {
-    check_forget(packet);
-    return packet->state = PacketState::kFailed;
-  }
-  switch (check_poll(packet, state == gpu::State::kDone)) {
-    case CheckResult::kPending: break;
-    case CheckResult::kSettled: packet->state = PacketState::kReady; break;
-    case CheckResult::kAgain:
-      if (packet->blocks == nullptr) return packet_down(packet);
-      return packet_down_blocks(packet, packet->check.first, packet->check.last);
-  }
-  return packet->state;
-}
-
-}  // namespace
 
 PacketState packet_wait(Packet* packet) {
   for (unsigned polls = 0; packet_poll(packet) == PacketState::kCopying; ++polls)
@@ -234,16 +190,14 @@ PacketState packet_wait(Packet* packet) {
 
 void packet_close(Packet* packet) {
   if (packet->host == nullptr) return;
-  check_forget(packet);
-  copy_ends(packet);
-  // Also a failed packet may have copies under way in its memory.
-  if (packet->state == PacketState::kCopying || packet->state == PacketState::kFailed)
-    while (gpu::event_query(*packet->device, packet->event) == gpu::State::kPending) sched_yield();
-  plan_end(packet, false);
+  leave(packet);
+  device_copy_over(packet->watch);
+  gpu::event_release(*packet->device, packet->event);
   if (packet->pageable) memory::blocks.release(packet->host);
   else gpu::pinned_release(packet->host);
-  gpu::event_release(*packet->device, packet->event);
-  release_types(packet);
+  if (packet->type != nullptr) type_map_release(packet->type);
+  for (uint32_t i = 0; i < packet->block_count; ++i) type_map_release(packet->blocks[i].type);
+  memory::blocks.release(packet->blocks);
   *packet = {};
 }
 

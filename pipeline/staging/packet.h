@@ -12,8 +12,10 @@
 #include <cstdint>
 
 #include "pipeline/gpu/gpu.h"
+#include "pipeline/gpu/kernels/kernels.h"
 #include "pipeline/staging/device_check.h"
 #include "shim/model/datatype/type_map.h"
+#include "shim/ring/device_work.h"
 
 namespace resil {
 struct Thread;
@@ -32,6 +34,13 @@ struct Block {
   const TypeMap* type;
 };
 
+/// What a copy moves: the first `bytes` bytes of the data of the packet's blocks [first, last), or of its one datatype.
+struct CopyRange {
+  uint32_t first, last;
+  uint64_t bytes;
+  bool up;
+};
+
 struct Packet {
   gpu::Device* device;
   char* buffer;  ///< the program's address
@@ -44,17 +53,17 @@ struct Packet {
   char* host;  ///< pinned
   size_t host_bytes;
   char* scratch;  ///< pinned, while a copy is under way: the buffer as it lies, or its packed data
-  void* table;  ///< likewise: its runs, for a kernel
+  void* table;  ///< likewise, pinned: the runs of `stream`
+  gpu::KernelStream stream;  ///< see packet_stream()
+  bool has_stream;
   bool to_pack;  ///< `scratch` is to be packed into `host` when the copy is complete
   gpu::EventHandle event;
   Layout layout;
   PacketState state;
   bool pageable;  ///< there was no pinned memory left: ordinary memory, whose copies the driver waits for
+  CopyRange copy;  ///< the last one
   Check check;
-  uint64_t since_ns;  ///< when a look at the copy first found it under way; 0: not yet
-  uint32_t looks;  ///< that found it so
-  int32_t late;  ///< 1 + its entry in device_work, 0: none
-  bool up;
+  DeviceCopyWatch watch;
   bool of_message;  ///< `peer` (world rank, -1: not known) and `tag` hold
   int32_t peer, tag;
 };
@@ -90,9 +99,11 @@ PacketState packet_up(Packet* packet, uint64_t bytes);
 PacketState packet_up_blocks(Packet* packet, uint32_t first, uint32_t last);
 /// Looks; never blocks.
 PacketState packet_poll(Packet* packet);
-/// A look at one of its copies has found it under way: after a second of that others are told
-/// (shim/ring/device_work.h).
+/// A look at one of its copies has found it under way: after a second of that others are told.
 void packet_copying(Packet* packet);
+/// What the copy moves, as kernels read it; theirs until the copy, and its check, are complete. kNone, kDatatype (more
+/// runs than a table is made for) or kPinnedMemory.
+Refusal packet_stream(Packet* packet);
 /// Until the copy is complete (polls). kFailed: the runtime said so; its last error tells.
 PacketState packet_wait(Packet* packet);
 /// Gives everything back. A copy that is under way is waited for first.

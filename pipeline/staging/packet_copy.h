@@ -29,12 +29,12 @@ bool copy_part(gpu::Device& device, const Part& part, uint64_t bytes, bool up);
 
 // --- packet_plan.cpp: a packet ---
 
-/// Enqueues what brings the data of the blocks [first, last) down, or the first `bytes` bytes of their data up; of a
-/// packet that is not made of blocks, that of its one datatype. False: refused; copies may be under way all the same.
-bool plan_down(Packet* packet, uint32_t first, uint32_t last);
-bool plan_up(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes);
-/// What has been enqueued is complete: does what is left to the host, and gives scratch memory back. Not good: only
-/// that.
-void plan_end(Packet* packet, bool good);
+/// Enqueues what packet->copy says. False: refused; copies may be under way all the same.
+bool plan_down(Packet* packet);
+bool plan_up(Packet* packet);
+/// What has been enqueued is complete: does what is left to the host.
+void plan_copied(Packet* packet);
+/// Nobody reads them any more: gives scratch memory and the stream's table back.
+void plan_end(Packet* packet);
 
 }  // namespace resil::staging

@@ -35,12 +35,13 @@ struct Range {
   uint64_t bytes;  ///< of data
 };
 
-/// Of the blocks [first, last), or of the one datatype.
-Range range_of(const Packet& packet, uint32_t first, uint32_t last) {
-  if (packet.blocks == nullptr || (first == 0 && last == packet.block_count))
+/// Of whole blocks, or of the one datatype.
+Range range_of(const Packet& packet) {
+  const CopyRange& copy = packet.copy;
+  if (packet.blocks == nullptr || (copy.first == 0 && copy.last == packet.block_count))
     return {packet.low, packet.high, packet.bytes};
   Range range = {};
-  for (uint32_t i = first; i < last; ++i) {
+  for (uint32_t i = copy.first; i < copy.last; ++i) {
     const Block& block = packet.blocks[i];
     const uint64_t bytes = type_bytes(*block.type, block.count);
     if (bytes == 0) continue;
@@ -105,10 +106,10 @@ class Parts {
   char* piece_ = nullptr;
 };
 
-/// The first `bytes` bytes of the blocks [first, last), or of the one datatype.
-void add_all(Parts* parts, const Packet& packet, uint32_t first, uint32_t last, uint64_t bytes) {
-  if (packet.blocks == nullptr) return parts->add(part_of(packet), bytes);
-  for (uint32_t i = first; i < last && bytes != 0; ++i) {
+void add_all(Parts* parts, const Packet& packet) {
+  if (packet.blocks == nullptr) return parts->add(part_of(packet), packet.copy.bytes);
+  uint64_t bytes = packet.copy.bytes;
+  for (uint32_t i = packet.copy.first; i < packet.copy.last && bytes != 0; ++i) {
     const Block& block = packet.blocks[i];
     const uint64_t all = type_bytes(*block.type, block.count), some = all < bytes ? all : bytes;
     parts->add(part_of(packet, block), some);
@@ -118,40 +119,27 @@ void add_all(Parts* parts, const Packet& packet, uint32_t first, uint32_t last, 
 
 /// Between the device's buffer and `contiguous`, pinned memory, by a kernel. False: there is none, or no room for what
 /// it needs; nothing has been enqueued then.
-bool by_kernel(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes, char* contiguous, bool up) {
+bool by_kernel(Packet* packet, char* contiguous) {
   gpu::Device& device = *packet->device;
+  const bool up = packet->copy.up;
   void* kernel = gpu::kernel(device, up ? "resil_unpack" : "resil_pack");
-  if (kernel == nullptr) return false;
-  const Block* blocks = packet->blocks != nullptr ? packet->blocks + first : nullptr;
-  const uint32_t count = last - first;
-  const uint64_t entries =
-      blocks != nullptr ? stream_entries(blocks, count) : stream_entries(*packet->type, packet->count);
-  gpu::KernelRun* table = nullptr;
-  if (entries != 0) {
-    packet->table = entries <= kMostEntries ? gpu::pinned_acquire(device, entries * sizeof(gpu::KernelRun)) : nullptr;
-    table = static_cast<gpu::KernelRun*>(packet->table);
-    if (table == nullptr) return false;
-  }
-  const auto seen_at = table != nullptr ? reinterpret_cast<uint64_t>(gpu::device_address(device, table)) : 0;
-  const auto data_at = reinterpret_cast<uint64_t>(gpu::device_address(device, contiguous));
-  if (data_at == 0 || (table != nullptr && seen_at == 0)) return false;
-  gpu::PackJob job = {};
-  job.stream = blocks != nullptr ? make_stream(blocks, count, packet->buffer, bytes, table, seen_at)
-                                 : make_stream(*packet->type, packet->buffer, packet->count, bytes, table, seen_at);
-  job.bytes = bytes;
-  job.contiguous = data_at;
+  if (kernel == nullptr || packet_stream(packet) != Refusal::kNone) return false;
+  gpu::PackJob job = {packet->stream, 0, packet->copy.bytes,
+                      reinterpret_cast<uint64_t>(gpu::device_address(device, contiguous))};
+  if (job.contiguous == 0) return false;
   void* arguments[] = {&job};
   return gpu::launch(device, up ? gpu::StreamRole::kUp : gpu::StreamRole::kDown, kernel,
-                     gpu::kernel_blocks(gpu::kernel_leaves(bytes)), gpu::kKernelThreads, 0, arguments);
+                     gpu::kernel_blocks(gpu::kernel_leaves(job.bytes)), gpu::kKernelThreads, 0, arguments);
 }
 
 /// Data of a shadow, one after the other.
-void pack_shadow(const Packet& packet, uint32_t first, uint32_t last, uint64_t bytes, char* to) {
+void pack_shadow(const Packet& packet, char* to) {
+  uint64_t bytes = packet.copy.bytes;
   if (packet.blocks == nullptr) {
     type_pack(*packet.type, packet.host - packet.low, packet.count, 0, bytes, to);
     return;
   }
-  for (uint32_t i = first; i < last && bytes != 0; ++i) {
+  for (uint32_t i = packet.copy.first; i < packet.copy.last && bytes != 0; ++i) {
     const Block& block = packet.blocks[i];
     const uint64_t done = type_pack(*block.type, packet.host - packet.low + block.offset, block.count, 0, bytes, to);
     to += done;
@@ -159,52 +147,83 @@ void pack_shadow(const Packet& packet, uint32_t first, uint32_t last, uint64_t b
   }
 }
 
-bool copy_all(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes, bool up) {
-  Parts parts(*packet, true, up);
-  add_all(&parts, *packet, first, last, bytes);
+bool copy_all(Packet* packet) {
+  Parts parts(*packet, true, packet->copy.up);
+  add_all(&parts, *packet);
   return parts.done();
+}
+
+/// That copy_all() would take.
+uint64_t orders_of(Packet* packet) {
+  Parts counted(*packet, false, packet->copy.up);
+  add_all(&counted, *packet);
+  return counted.orders();
 }
 
 }  // namespace
 
-bool plan_down(Packet* packet, uint32_t first, uint32_t last) {
-  const Range range = range_of(*packet, first, last);
+Refusal packet_stream(Packet* packet) {
+  if (packet->has_stream) return Refusal::kNone;
+  const CopyRange& copy = packet->copy;
+  const Block* blocks = packet->blocks != nullptr ? packet->blocks + copy.first : nullptr;
+  const uint32_t count = copy.last - copy.first;
+  const uint64_t entries =
+      blocks != nullptr ? stream_entries(blocks, count) : stream_entries(*packet->type, packet->count);
+  if (entries > kMostEntries) return Refusal::kDatatype;
+  uint64_t seen_at = 0;
+  if (entries != 0) {
+    if (packet->table == nullptr)
+      packet->table = gpu::pinned_acquire(*packet->device, entries * sizeof(gpu::KernelRun));
+    if (packet->table != nullptr)
+      seen_at = reinterpret_cast<uint64_t>(gpu::device_address(*packet->device, packet->table));
+    if (seen_at == 0) return Refusal::kPinnedMemory;
+  }
+  auto* table = static_cast<gpu::KernelRun*>(packet->table);
+  packet->stream = blocks != nullptr
+                       ? make_stream(blocks, count, packet->buffer, copy.bytes, table, seen_at)
+                       : make_stream(*packet->type, packet->buffer, packet->count, copy.bytes, table, seen_at);
+  packet->has_stream = true;
+  return Refusal::kNone;
+}
+
+bool plan_down(Packet* packet) {
+  const Range range = range_of(*packet);
   const auto span = static_cast<uint64_t>(range.high - range.low);
   const bool dense = span / kSpanFactor <= range.bytes, packed = packet->layout == Layout::kPacked;
   auto span_to = [&](char* to) { return gpu::copy_down(*packet->device, to, packet->buffer + range.low, span); };
   char* const shadow = packet->host + (range.low - packet->low);
   if (!packed && dense) return span_to(shadow);
-  Parts counted(*packet, false, false);
-  add_all(&counted, *packet, first, last, range.bytes);
-  const uint64_t orders = counted.orders();
+  const uint64_t orders = orders_of(packet);
   if (!packed && orders > kManyOrders) return span_to(shadow);
   if (packed && orders > kFewOrders) {
-    if (by_kernel(packet, 0, 0, packet->bytes, packet->host, false)) return true;
+    if (by_kernel(packet, packet->host)) return true;
     packet->scratch = dense ? static_cast<char*>(gpu::pinned_acquire(*packet->device, span)) : nullptr;
     packet->to_pack = packet->scratch != nullptr;
     if (packet->to_pack) return span_to(packet->scratch);
   }
-  return copy_all(packet, first, last, range.bytes, false);
+  return copy_all(packet);
 }
 
-bool plan_up(Packet* packet, uint32_t first, uint32_t last, uint64_t bytes) {
-  Parts counted(*packet, false, true);
-  add_all(&counted, *packet, first, last, bytes);
-  if (counted.orders() > kFewOrders) {
+bool plan_up(Packet* packet) {
+  if (orders_of(packet) > kFewOrders) {
     char* from = packet->host;
     if (packet->layout == Layout::kShadow) {
-      packet->scratch = static_cast<char*>(gpu::pinned_acquire(*packet->device, bytes));
-      if ((from = packet->scratch) != nullptr) pack_shadow(*packet, first, last, bytes, from);
+      packet->scratch = static_cast<char*>(gpu::pinned_acquire(*packet->device, packet->copy.bytes));
+      if ((from = packet->scratch) != nullptr) pack_shadow(*packet, from);
     }
-    if (from != nullptr && by_kernel(packet, first, last, bytes, from, true)) return true;
+    if (from != nullptr && by_kernel(packet, from)) return true;
   }
-  return copy_all(packet, first, last, bytes, true);
+  return copy_all(packet);
 }
 
-void plan_end(Packet* packet, bool good) {
-  if (packet->to_pack && good)
+void plan_copied(Packet* packet) {
+  if (packet->to_pack)
     type_pack(*packet->type, packet->scratch - packet->low, packet->count, 0, packet->bytes, packet->host);
   packet->to_pack = false;
+}
+
+void plan_end(Packet* packet) {
+  packet->to_pack = packet->has_stream = false;
   gpu::pinned_release(packet->scratch);
   gpu::pinned_release(packet->table);
   packet->scratch = nullptr;

@@ -51,8 +51,7 @@ void persistent_before(Event& e) {
   Operation room = {};
   Written written;
   const Refusal refusal = argument_open(*e.thread, flat, nullptr, receive ? &room.receive : &room.send, &written);
-  if (refusal == Refusal::kHostBuffer) return;
-  if (refusal != Refusal::kNone) return count_uncovered(reason_of(refusal), e.bytes);
+  if (refusal != Refusal::kNone) return count_refused(refusal, e.bytes);
   room.path = Path::kPersistent;
   room.written = written.bytes;
   const Operation* o = operation_begin(e, room);

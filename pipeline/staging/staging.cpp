@@ -110,8 +110,7 @@ void count_passed(const Event& e) {
   if (!window && !(e.attributes & (kCallHasData | kCallPartitioned))) return;
   const void* buffer = window || (e.attributes & kCallReceives) ? e.receive.buffer : e.send.buffer;
   if (host_memory_known(buffer, 1)) return;
-  const gpu::Memory memory = gpu::classify(buffer, 1).memory;
-  if (memory != gpu::Memory::kHost && memory != gpu::Memory::kPinned)
+  if (!gpu::is_host(gpu::classify(buffer, 1).memory))
     count_uncovered(e.attributes & kCallRma ? Uncovered::kOneSided : Uncovered::kOther, e.bytes);
 }
 

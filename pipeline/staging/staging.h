@@ -70,6 +70,7 @@ void count_staged(Path path, uint64_t bytes);
 /// A call with a device buffer that went to the library as it was: one-sided, refusals, other runtimes.
 enum class Uncovered : uint8_t { kForeign, kDatatype, kPinnedMemory, kDevice, kOneSided, kReduction, kOther };
 void count_uncovered(Uncovered reason, uint64_t bytes);
+void count_refused(Refusal refusal, uint64_t bytes);  ///< nothing for host memory
 /// A packet for which there was no pinned memory.
 void count_pageable(uint64_t bytes);
 void report_counts(JsonWriter& json);

@@ -364,7 +364,7 @@ template <CallId id, class Handle>
   ring::Wait* wait = thread->wait;
   if constexpr (kOne) {
     const uint64_t key = key_of(saved[0] = requests[0]);
-    const bool shared = shared_request(key);
+    const bool shared = request_is_shared(key);
     if (wait == nullptr) [[unlikely]]
       return true;
     slot_begin(*wait);
@@ -381,7 +381,7 @@ template <CallId id, class Handle>
     uint8_t flags = 0;
     for (int64_t i = 0; i < count; ++i) {
       const uint64_t key = key_of(saved[i] = requests[i]);
-      if (!shared_request(key)) [[likely]] {
+      if (!request_is_shared(key)) [[likely]] {
         wait->keys[kept++] = key;
       } else if (key != shared_requests.null_key) {
         flags = ring::kSatisfied;
@@ -400,7 +400,7 @@ template <CallId id, class Handle>
   if (result != 0) [[unlikely]]
     return general(call, id, result, requests, saved, count, statuses);
   if constexpr (call_info(id).completion == Completion::kOne) {
-    if (const uint64_t key = key_of(saved[0]); !shared_request(key)) [[likely]]
+    if (const uint64_t key = key_of(saved[0]); !request_is_shared(key)) [[likely]]
       request_completed(call, id, key);
   } else {
     const ring::Wait* wait = call.thread->wait;
@@ -408,7 +408,7 @@ template <CallId id, class Handle>
       requests_completed(call, id, wait->keys, wait->kept);
     } else {  // no slot, or callbacks' calls have used it
       for (int64_t i = 0; i < count; ++i)
-        if (const uint64_t key = key_of(saved[i]); !shared_request(key)) request_completed(call, id, key);
+        if (const uint64_t key = key_of(saved[i]); !request_is_shared(key)) request_completed(call, id, key);
     }
   }
   leave<id>(call);
@@ -475,7 +475,7 @@ template <CallId id>
   SiteEntry* site = repeated<id>(thread, return_address, frame);
   if (site == nullptr) return false;
   if constexpr (kTests) {
-    if (shared_request(key) || __atomic_load_n(&statuses_wanted, __ATOMIC_RELAXED) != 0) [[unlikely]]
+    if (request_is_shared(key) || __atomic_load_n(&statuses_wanted, __ATOMIC_RELAXED) != 0) [[unlikely]]
       return false;
   } else if (site->comm_handle != comm || site->peer != peer || site->tag != tag) [[unlikely]] {
     return false;

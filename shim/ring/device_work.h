@@ -93,6 +93,27 @@ inline void device_copy_ends(int32_t entry) {
   __atomic_store_n(&device_work[entry].taken, 0, __ATOMIC_RELEASE);
 }
 
+/// Whoever waits for a copy looks at it again and again: after a second of that others are told, since a copy takes
+/// milliseconds. All zero: no look has found it under way.
+struct DeviceCopyWatch {
+  uint64_t since_ns;  ///< of the first look; 0: not yet
+  uint32_t looks;
+  int32_t late;  ///< 1 + its entry, 0: none
+};
+/// A look has found it under way: nothing but a counter, most of the time.
+inline void device_copy_pending(DeviceCopyWatch& watch, bool up, uint64_t bytes, int32_t peer, int32_t tag) {
+  constexpr uint32_t kLooks = 256;  // between two readings of the clock
+  constexpr uint64_t kLate = 1000000000;  // ns
+  if (++watch.looks % kLooks != 1 || watch.late != 0) return;
+  const uint64_t now = monotonic_ns();
+  if (watch.since_ns == 0) watch.since_ns = now;
+  else if (now - watch.since_ns >= kLate) watch.late = 1 + device_copy_late(up, bytes, peer, tag, watch.since_ns);
+}
+inline void device_copy_over(DeviceCopyWatch& watch) {
+  if (watch.late > 0) device_copy_ends(watch.late - 1);
+  watch = {};
+}
+
 /// A consistent copy; false: free, or being written.
 inline bool device_work_read(const DeviceWork& work, DeviceWork* copy) {
   const uint64_t version = __atomic_load_n(&work.version, __ATOMIC_ACQUIRE);

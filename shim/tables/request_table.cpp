@@ -62,8 +62,6 @@ void store(T& field, T value) {
   __atomic_store_n(&field, value, __ATOMIC_RELAXED);
 }
 
-bool is_shared(uint64_t key) { return shared_request(key); }
-
 /// Of two entries of one key, is `a` the one that is meant by who asks?
 bool better(const ring::Request& a, const ring::Request& b, RequestAsker asker) {
   return asker.prefers(load(a.serial), load(a.trace) == asker.trace, load(b.serial), load(b.trace) == asker.trace);
@@ -249,7 +247,7 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
 
 /// `place`: index of the request's status among those that the call fills.
 [[gnu::always_inline]] inline void complete(Event& e, uint64_t key, int64_t place, bool freed) {
-  if (!is_shared(key)) complete_known(e, key, place, freed);
+  if (!request_is_shared(key)) complete_known(e, key, place, freed);
 }
 
 uint64_t* cookies_of(const Found& found) {
@@ -309,7 +307,7 @@ void request_table_threads(bool multiple) {
 bool request_table_has_threads() { return concurrent; }
 
 uint64_t* request_cookies(const Thread& thread, uint64_t key) {
-  return is_shared(key) ? nullptr : cookies_of(find_any(key, asking(thread)));
+  return request_is_shared(key) ? nullptr : cookies_of(find_any(key, asking(thread)));
 }
 
 uint64_t request_handle(const void* array, int64_t index) {
@@ -326,7 +324,7 @@ uint64_t request_handle(const void* array, int64_t index) {
 
 void request_started(Event& e) {
   uint64_t key = request_handle(e.requests, 0);
-  if (is_shared(key)) {
+  if (request_is_shared(key)) {
     if (e.attributes & kCallCreatesComm) [[unlikely]]
       made_at_once(e);
     return;
@@ -353,12 +351,10 @@ void request_started(Event& e) {
   __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
 }
 
-bool request_is_shared(uint64_t key) { return is_shared(key); }
-
 static uint32_t claim_elsewhere(uint64_t key) { return claim(key); }
 
 bool fast::request_started(Call call, CallId id, uint64_t key) {
-  if (is_shared(key)) return true;
+  if (request_is_shared(key)) return true;
   if (!is_there(call)) [[unlikely]] {
     __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
     return true;
@@ -399,7 +395,7 @@ bool fast::request_started(Call call, CallId id, uint64_t key) {
 }
 
 RequestClass request_class(const Thread& thread, uint64_t key) {
-  if (is_shared(key)) return RequestClass::kNothing;
+  if (request_is_shared(key)) return RequestClass::kNothing;
   const Found found = find_any(key, asking(thread));
   if (found.entry != nullptr) return static_cast<RequestClass>(found.state.flags >> kClassShift);
   if (found.index == kNone) return RequestClass::kUnknown;
@@ -418,7 +414,7 @@ bool request_is_inactive(const Thread& thread, uint64_t key) {
 }
 
 bool request_is_persistent(const Thread& thread, uint64_t key) {
-  return !is_shared(key) && (flags_at(find_any(key, asking(thread))) & ring::kPersistent) != 0;
+  return !request_is_shared(key) && (flags_at(find_any(key, asking(thread))) & ring::kPersistent) != 0;
 }
 
 namespace {
@@ -434,7 +430,7 @@ template <class Handle>
   const auto* handles = static_cast<const Handle*>(e.requests);
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t key = handles[i];
-    if (is_shared(key)) continue;
+    if (request_is_shared(key)) continue;
     const uint32_t first = home_of(key) * kBucket;
     if (concurrent || load(keys[first]) != key || load(runtime.requests[first].key) != key) [[unlikely]]
       return carried_from(e, i);
@@ -503,7 +499,7 @@ void request_remember(Event& e) {
 namespace {
 
 bool is_persistent(const Event& e, uint64_t key) {
-  return !is_shared(key) && (flags_at(find_any(key, completing(e))) & ring::kPersistent) != 0;
+  return !request_is_shared(key) && (flags_at(find_any(key, completing(e))) & ring::kPersistent) != 0;
 }
 
 /// After a call that returned an error: is this request of it complete? What has become null is; a persistent one keeps
@@ -526,7 +522,7 @@ namespace {
 [[gnu::noinline]] void complete_unusual(fast::Call call, CallId id, uint64_t key) {
   Event e;
   fast::event_of(e, call, id, 0);
-  if (!is_shared(key)) complete_elsewhere(e, key, 0, false);
+  if (!request_is_shared(key)) complete_elsewhere(e, key, 0, false);
 }
 
 /// Who is on the fast path and keeps a word beside requests keeps this one, or counts them in fast::statuses_wanted.

@@ -86,7 +86,8 @@ struct SharedRequests {
   uint64_t null_key, empty_key;
 };
 extern SharedRequests shared_requests;
-inline bool shared_request(uint64_t key) {
+/// Such a handle has no entry.
+inline bool request_is_shared(uint64_t key) {
   return key == shared_requests.null_key || key == shared_requests.empty_key ||
          key - backend->shared_first < backend->shared_span;
 }
@@ -124,8 +125,6 @@ inline int64_t request_index(const uint64_t* words) {
 /// A persistent request that has not been started, or has been completed since.
 bool request_is_inactive(const Thread& thread, uint64_t key);
 bool request_is_persistent(const Thread& thread, uint64_t key);
-/// A handle that operations share which were complete at once: it has no entry.
-bool request_is_shared(uint64_t key);
 
 /// Size of a datatype in bytes. May ask MPI once per handle.
 int64_t type_size_slow(Thread& thread, uint64_t type);

@@ -32,11 +32,9 @@ namespace resil::staging {
 constinit Mode mode = {Setting::kOn, false, size_t{64} << 20};
 // Nothing is checked here.
 constinit bool checking = false;
-void check_before(Packet*, uint32_t, uint32_t) {}
-void check_down(Packet*) {}
-void check_up(Packet*, uint64_t) {}
+void check_before(Packet*) {}
+void check_copy(Packet*) {}
 void count_pageable(uint64_t) {}
-void check_blocks(Packet*, uint32_t, uint32_t, bool) {}
 CheckResult check_poll(Packet*, bool copied) { return copied ? CheckResult::kSettled : CheckResult::kPending; }
 void check_forget(Packet*) {}
 }  // namespace resil::staging

@@ -509,8 +509,6 @@ bool writer_start() {
   envelopes_prepare(*section);
   writer.pending = reinterpret_cast<Pending*>(section + 1);
   writer.pending_count = runtime.request_count;
-  writer.null_key = backend->request_null();
-  writer.empty_key = backend->request_empty() != 0 ? backend->request_empty() : writer.null_key;
   writer.handle_bytes = backend->handle_bytes;
   for (uint32_t i = 0; i < kThreadSlots; ++i) {
     const bool shown = i < kSharedTraces && i < runtime.trace_count;

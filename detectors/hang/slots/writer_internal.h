@@ -28,7 +28,6 @@ struct Writer {
   Section* section;  ///< null: nothing is written
   Pending* pending;
   uint32_t pending_count;
-  uint64_t null_key, empty_key;
   size_t handle_bytes;
 };
 extern Writer writer;

@@ -65,10 +65,6 @@ bool follow_wild(Event& e, int32_t peer, int32_t tag, uint64_t flags) {
   e.cookies[kHangCookie] = kHidden;
 }
 
-bool is_shared(uint64_t key) {
-  return key == writer.null_key || key == writer.empty_key || key - backend->shared_first < backend->shared_span;
-}
-
 /// Adds a key to those of a run of polls. True: it was not there yet.
 bool add_key(Wait& wait, ThreadSlot& slot, uint64_t key) {
   if (slot.cursor >= wait.kept) slot.cursor = 0;
@@ -110,8 +106,8 @@ void add_tested(Event& e, ThreadSlot& slot, bool first) {
   uint32_t live = 0, added = 0;
   for (int64_t i = 0; i < e.request_count && live <= kWaitedKeys; ++i) {
     const uint64_t key = request_handle(e.requests, i);
-    if (is_shared(key)) {
-      if (key != writer.null_key) set_flag(wait, kSatisfied);
+    if (request_is_shared(key)) {
+      if (key != shared_requests.null_key) set_flag(wait, kSatisfied);
       continue;
     }
     ++live;
@@ -254,8 +250,8 @@ namespace {
 template <class Handle>
 void keep(Event& e, Wait& wait) {
   auto* handles = static_cast<const Handle*>(e.requests);
-  const uint64_t null_key = writer.null_key, empty_key = writer.empty_key, first = backend->shared_first,
-                 span = backend->shared_span;
+  const uint64_t null_key = shared_requests.null_key, empty_key = shared_requests.empty_key,
+                 first = backend->shared_first, span = backend->shared_span;
   uint32_t kept = 0, count = 0;
   uint8_t flags = 0;
   for (int64_t i = 0; i < e.request_count; ++i) {

@@ -89,8 +89,7 @@ bool certain(const void* address, size_t bytes) {
   return false;
 }
 
-}  // namespace
-
+/// The runtimes (gpu::Runtime bits) that must be asked about the buffer; 0: it is certainly the host's.
 uint64_t to_ask(const void* address, size_t bytes) {
   if (bytes == 0 || gpu::runtimes_absent()) return 0;
   learn_ranges();
@@ -98,18 +97,30 @@ uint64_t to_ask(const void* address, size_t bytes) {
   return present == 0 || certain(address, bytes) ? 0 : present;
 }
 
+/// What they say. `present`: of to_ask(), not 0.
+gpu::Said said_of(uint64_t present, const void* address, size_t bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(address);
+  gpu::Said said = gpu::ask_runtimes(present, first);
+  if (bytes > 1 && gpu::is_host(said.memory) && !gpu::is_host(gpu::ask_runtimes(present, first + (bytes - 1)).memory))
+    said.memory = gpu::Memory::kForeign;
+  return said;
+}
+
+}  // namespace
+
 bool ask(const void* address, size_t bytes) {
   const uint64_t present = to_ask(address, bytes);
-  if (present == 0) return true;
-  const auto first = reinterpret_cast<uintptr_t>(address), last = first + (bytes - 1);
-  auto touchable = [present](uintptr_t at) {
-    const gpu::Memory memory = gpu::ask_runtimes(present, at).memory;
-    return memory == gpu::Memory::kHost || memory == gpu::Memory::kPinned;
-  };
-  return touchable(first) && (bytes == 1 || touchable(last));
+  return present == 0 || gpu::is_host(said_of(present, address, bytes).memory);
 }
 
 }  // namespace host_memory_detail
+
+bool host_memory_certain(const void* address, size_t bytes) { return host_memory_detail::to_ask(address, bytes) == 0; }
+
+gpu::Said whose_memory(const void* address, size_t bytes) {
+  const uint64_t present = host_memory_detail::to_ask(address, bytes);
+  return present == 0 ? gpu::kHosts : host_memory_detail::said_of(present, address, bytes);
+}
 
 void host_memory_add(const void* memory, size_t bytes) {
   using namespace host_memory_detail;

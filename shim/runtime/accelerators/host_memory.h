@@ -10,6 +10,10 @@
 
 namespace resil {
 
+namespace gpu {
+struct Said;
+}
+
 namespace host_memory_detail {
 
 struct Range {
@@ -30,9 +34,6 @@ extern constinit thread_local Range stack __attribute__((tls_model("initial-exec
 extern constinit Range data;  ///< the main program's writable data; threads that race to find it store the same
 extern constinit Range heap;  ///< brk's
 
-/// The runtimes (gpu::Runtime bits) that must be asked about the buffer; 0: it is certainly the host's.
-uint64_t to_ask(const void* address, size_t bytes);
-
 bool ask(const void* address, size_t bytes);
 
 }  // namespace host_memory_detail
@@ -44,18 +45,26 @@ inline bool host_memory_known(const void* address, size_t bytes) {
   return heap.holds(at, bytes) || stack.holds(at, bytes) || data.holds(at, bytes);
 }
 
+/// The same, without a runtime being asked either, but with all that tells: which are in the process, the heap's end.
+/// The first calls of a process and of a thread, and the first after an accelerator runtime was loaded, make system
+/// calls.
+bool host_memory_certain(const void* address, size_t bytes);
+
 /// Memory of resil's own, [memory, memory + bytes), that runtimes know (registered with them): the host's for good. At
 /// most 64 ranges, later ones are asked for each time. One thread at a time.
 void host_memory_add(const void* memory, size_t bytes);
 
 /// False for device and managed memory and for whatever is not certain. The host may then neither read nor write it;
 /// count the message as uncovered, reason "device_buffer". Any thread, no MPI. Asks an accelerator runtime only if the
-/// program has initialised it, and never initialises one. The first call of a process and of a thread, and the first
-/// after an accelerator runtime was loaded, make system calls.
+/// program has initialised it, and never initialises one. System calls as host_memory_certain().
 inline bool host_memory(const void* address, size_t bytes) {
   if (host_memory_known(address, bytes)) [[likely]]
     return true;
   return host_memory_detail::ask(address, bytes);
 }
+
+/// Whose it is (runtimes.h): what the runtimes say of its first byte, kForeign where it begins as the host's and does
+/// not end so, and kHost without asking where that is certain. Otherwise as host_memory().
+gpu::Said whose_memory(const void* address, size_t bytes);
 
 }  // namespace resil

@@ -14,4 +14,7 @@ enum class Api : uint8_t { kNone, kCuda, kHip };
 /// about which its runtime would say nothing. Pinned memory of resil's own is kHost.
 enum class Memory : uint8_t { kHost, kPinned, kDevice, kManaged, kForeign };
 
+/// May the host touch it? Managed memory only at a price, of foreign memory it is not known.
+constexpr bool is_host(Memory memory) { return memory == Memory::kHost || memory == Memory::kPinned; }
+
 }  // namespace resil::gpu

@@ -76,10 +76,10 @@ void* library_of(Runtime runtime) { return libraries[__builtin_ctzll(runtime)].l
 
 // --- Asking them about one byte ---
 
+constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
+
 /// cuPointerGetAttributes: unlike the plural's sibling it needs no current context and takes any pointer.
 Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
-  constexpr Said kNobodys = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0, false};
-  constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
   int attributes[] = {cuda::kAttributeMemoryType, cuda::kAttributeIsManaged, cuda::kAttributeContext,
                       cuda::kAttributeOrdinal,    cuda::kAttributeBase,      cuda::kAttributeBytes,
                       cuda::kAttributeSynchronous};
@@ -95,8 +95,8 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
     context = not_said;
     result = ask_driver(2, attributes, values, address);
   }
-  if (result != 0) return result == kInvalidValue || result == kNotInitialized ? kNobodys : kUnclear;
-  if (managed == 0 && type == kUnregistered) return kNobodys;
+  if (result != 0) return result == kInvalidValue || result == kNotInitialized ? kHosts : kUnclear;
+  if (managed == 0 && type == kUnregistered) return kHosts;
   if (managed == 0 && type != kHost && type != kDevice) return kUnclear;
   // Memory on the host that belongs to no context has been mapped by the program, or is from a pool: whether the host
   // has access to it, too, is not said.
@@ -115,13 +115,12 @@ Said ask_cuda(cuda::PointerGetAttributes* ask_driver, uintptr_t address) {
 
 /// ROCr rather than HIP: every HIP function initialises the runtime, ROCr's say that it is not initialised.
 Said ask_hsa(uintptr_t address) {
-  constexpr Said kUnclear = {Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
   hip::HsaPointerInfo* ask_runtime = hsa_pointer_info.load(std::memory_order_relaxed);
   hip::HsaAgentInfo* ask_agent = hsa_agent_info.load(std::memory_order_relaxed);
   if (ask_runtime == nullptr || ask_agent == nullptr) return kUnclear;
   hip::HsaInfo info = {};
   info.bytes = sizeof(info);
-  Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0, false};
+  Said said = kHosts;
   const int result = ask_runtime(reinterpret_cast<const void*>(address), &info, nullptr, nullptr, nullptr);
   if (result != 0) return result == hip::kHsaNotInitialized ? said : kUnclear;
   if (info.type == hip::kHsaUnknown) return said;
@@ -139,8 +138,6 @@ Said ask_hsa(uintptr_t address) {
   if (device != hip::kHsaCpu) said.memory = Memory::kDevice;
   return said;
 }
-
-bool touchable(const Said& said) { return said.memory == Memory::kHost || said.memory == Memory::kPinned; }
 
 }  // namespace
 
@@ -177,17 +174,16 @@ uint64_t runtimes() {
 void* runtime_library(Runtime runtime) { return runtime < 1 << kAsked ? library_of(runtime) : nullptr; }
 
 Said ask_runtimes(uint64_t present, uintptr_t address) {
-  Said said = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0, false};
+  Said said = kHosts;
   if ((present & kCudaRuntime) != 0) {
     cuda::PointerGetAttributes* ask_driver = cuda_attributes.load(std::memory_order_relaxed);
-    said = ask_driver != nullptr ? ask_cuda(ask_driver, address)
-                                 : Said{Memory::kForeign, Api::kNone, nullptr, -1, 0, 0, false};
-    if (!touchable(said)) return said;
+    said = ask_driver != nullptr ? ask_cuda(ask_driver, address) : kUnclear;
+    if (!is_host(said.memory)) return said;
   }
   if ((present & (kHsaRuntime | kHipRuntime)) != 0) {
     const Said other = ask_hsa(address);
-    if (!touchable(other) || said.memory == Memory::kHost) said = other;
-    if (!touchable(said)) return said;
+    if (!is_host(other.memory) || said.memory == Memory::kHost) said = other;
+    if (!is_host(said.memory)) return said;
   }
   if ((present & kOtherRuntime) != 0 && said.memory == Memory::kHost) said.memory = Memory::kForeign;
   return said;

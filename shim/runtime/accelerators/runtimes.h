@@ -70,6 +70,7 @@ struct Said {
   bool mapped;  ///< a buffer of the program's may go on in the next allocation: virtual memory management
   bool settled = false;  ///< calls that the runtime names synchronous are over when they return, for this memory
 };
+constexpr Said kHosts = {Memory::kHost, Api::kNone, nullptr, -1, 0, 0, false, true};
 
 /// `present`: of runtimes(), not 0. Asks a runtime only if the program has initialised it, and never initialises one.
 /// Any thread; needs no current context or device and changes none.
