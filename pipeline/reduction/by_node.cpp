@@ -22,14 +22,6 @@ namespace {
 enum class Awaited : uint8_t { kContribution, kResult, kReader };
 uint32_t names[3];
 
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
-
 /// Looks until `over()`, which another rank brings about by a store. It may need the MPI library's progress here, or
 /// this rank's processor.
 template <class Over>

@@ -22,6 +22,14 @@ Wanted wanted(const Call& call);
 /// another length than `what`.
 void await_writable(NodeGroup& group, Rings& rings, Thread& thread, CommInfo& comm);
 bool await_shown(NodeGroup& group, Rings& rings, Thread& thread, CommInfo& comm, int rank, uint64_t what);
+/// Between two looks at memory.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
 /// Steps of the flight recorder.
 void by_node_prepare();
 

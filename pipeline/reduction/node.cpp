@@ -11,6 +11,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "pipeline/reduction/deposits.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/runtime.h"
@@ -67,10 +68,13 @@ char* find_opened(int world_rank) {
   return nullptr;
 }
 
+/// Ranks of a node in tests that simulate several on one machine; 0: as it is.
+int64_t simulated_node() { return config_integer("RESIL_NODE_RANKS"); }
+
 /// Another rank's memory, or this one's; null: out of reach.
 char* memory_of(int world_rank) {
   if (world_rank == runtime.rank) return reinterpret_cast<char*>(own);
-  const int64_t node = config_integer("RESIL_NODE_RANKS");  // tests: several nodes on one machine
+  const int64_t node = simulated_node();
   if (world_rank < 0 || (node > 0 && world_rank / node != runtime.rank / node)) return nullptr;
   if (char* memory = find_opened(world_rank); memory != nullptr) return memory;
   auto* memory = reinterpret_cast<char*>(node_memory_open(world_rank, NodeUse::kReductions));
@@ -159,6 +163,19 @@ NodeGroup* settle(const Call& c) {
   return group;
 }
 
+const PoolShown* shown_by(int world_rank) {
+  char* memory = memory_of(world_rank);
+  return memory != nullptr ? reinterpret_cast<PoolShown*>(memory + kNodeMemoryBegin) : nullptr;
+}
+
+/// Ranks on this one's node.
+int node_ranks() {
+  const int64_t node = simulated_node();
+  if (node <= 0) return runtime.local_size;
+  const int64_t first = runtime.rank / node * node;
+  return static_cast<int>(first + node <= runtime.size ? node : runtime.size - first);
+}
+
 /// MPI frees the communicator. A bay is given back when somebody wants one: others may still be reading there.
 void comm_is_gone(void* state) {
   auto* group = static_cast<NodeGroup*>(state);
@@ -172,6 +189,8 @@ void comm_is_gone(void* state) {
 void node_prepare() {
   if (config_integer("RESIL_REDUCE_SHARED") == 0 || runtime.size <= 1 || runtime.local_size == 1) return;
   own = node_memory_create(kFile, NodeUse::kReductions, kPage);
+  if (own != nullptr)
+    deposits_prepare(reinterpret_cast<PoolShown*>(reinterpret_cast<char*>(own) + kNodeMemoryBegin));
 }
 
 void node_connect() {
@@ -182,6 +201,7 @@ void node_connect() {
   int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
   if (count <= 1) count = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));  // bound to one: the others have theirs
   crowded = runtime.local_size > count;
+  if (config_integer("RESIL_REDUCE_SHARED") != 0) deposits_connect(shown_by, node_ranks());
 }
 
 bool node_is_crowded() { return crowded; }

@@ -8,6 +8,8 @@
 #include <climits>
 #include <cstring>
 
+#include "pipeline/reduction/blocking.h"
+#include "pipeline/reduction/by_deposits.h"
 #include "pipeline/reduction/counts.h"
 #include "pipeline/reduction/notes.h"
 #include "shim/abi/backend.h"
@@ -33,6 +35,8 @@ struct Pending {
   size_t stride, offset;
   char* packed;  ///< copy of this rank's contribution that the library reads; null: the program's buffer itself
   int* blocks;  ///< counts and places of MPI_Alltoallv, four arrays
+  Deposited* deposited;  ///< null: contributions travel
+  DepositPlace place;  ///< of this rank's
 };
 
 namespace {
@@ -90,12 +94,32 @@ size_t received(const Pending& p) {
 /// Does this rank contribute? (Between groups only one side does to a Reduce.)
 bool sends(const Call& c) { return !(c.operation == Collective::kReduce && c.inter() && c.root < 0); }
 
+/// Through deposits, where they pay: all contributions together, which else would travel to every rank.
+Deposited* make_deposited(const Call& c) {
+  if (c.inter() || c.size > kNodeRanks || bytes_of(c, c.count) <= static_cast<size_t>(kGathered / c.size)) return nullptr;
+  int ranks[kNodeRanks];
+  if (!deposits_reach(c, ranks)) return nullptr;
+  auto* d = reinterpret_cast<Deposited*>(allocate(sizeof(Deposited)));
+  d->want = wanted(c);
+  memcpy(d->ranks, ranks, sizeof(ranks));
+  return d;
+}
+
 /// Counts and places for MPI_Alltoallv; ranks of the other group on intercommunicators.
 void lay_out(Pending& p) {
   const Call& c = p.call;
   const int64_t peers = c.contributors();
   p.blocks = reinterpret_cast<int*>(allocate(static_cast<size_t>(4 * peers) * sizeof(int)));
   int *send = p.blocks, *send_place = send + peers, *receive = send_place + peers, *place = receive + peers;
+  if (p.deposited != nullptr) {
+    constexpr int kEach = sizeof(DepositPlace);
+    for (int r = 0; r < c.size; ++r) {
+      send[r] = receive[r] = kEach;
+      send_place[r] = 0;
+      place[r] = r * kEach;
+    }
+    return;
+  }
   int64_t start = 0;
   for (int64_t r = 0; r < peers; ++r) {
     const bool wants = c.operation != Collective::kReduce || r == c.root;
@@ -119,17 +143,19 @@ void discard(Pending* p) {
   release(p->cells);
   release(p->packed);
   release(p->blocks);
+  release(p->deposited);
   release(p);
 }
 
-Pending* prepare(const Call& call, Algorithm algorithm) {
+Pending* prepare(const Call& call, Algorithm algorithm, Deposited* deposited) {
   auto* p = reinterpret_cast<Pending*>(allocate(sizeof(Pending)));
   *p = {};
   p->call = call;
   p->algorithm = algorithm;
+  p->deposited = deposited;
   plan(*p);
-  if (const size_t bytes = received(*p); bytes != 0) p->cells = allocate(bytes);
-  if (sends(call) && !direct(call.operand, call.input, call.count)) {
+  if (const size_t bytes = received(*p); bytes != 0 && deposited == nullptr) p->cells = allocate(bytes);
+  if (deposited == nullptr && sends(call) && !direct(call.operand, call.input, call.count)) {
     p->packed = allocate(bytes_of(call, call.count));
   }
   const Operand& o = call.operand;
@@ -144,12 +170,18 @@ Pending* prepare(const Call& call, Algorithm algorithm) {
 }
 
 void pack(Pending& p) {
+  if (p.deposited != nullptr) {
+    for (int r = 0; r < p.call.size; ++r) p.deposited->places[r].bytes = 0;
+    return deposit(p.call, &p.place);
+  }
   if (p.packed != nullptr) load(p.call.operand, p.call.input, 0, p.call.count, p.packed);
 }
 
 int start(Event& e, Pending& p) {
   const Call& c = p.call;
   const CollectiveFunctions& mpi = *backend->collectives;
+  if (p.deposited != nullptr)
+    return mpi.iallgather(c.comm, &p.place, sizeof(p.place), p.deposited->places, e.requests);
   const void* own = p.packed != nullptr ? p.packed : c.input;
   const int bytes = sends(c) ? static_cast<int>(bytes_of(c, c.count)) : 0;
   if (scatters(c)) {
@@ -167,9 +199,10 @@ int start(Event& e, Pending& p) {
 int finish(Thread& thread, Pending& p) {
   if (p.folded) return 0;
   p.folded = true;
+  Arena arena(per_thread(thread).scratch);
+  if (p.deposited != nullptr) return finish_deposits(p.call, *p.deposited, arena);
   if (p.ranks == 0 || p.elements == 0) return 0;
   const Operand& o = p.call.operand;
-  Arena arena(per_thread(thread).scratch);
   char** cells = arena.array<char*>(p.ranks);
   for (int64_t r = 0; r < p.ranks; ++r) cells[r] = p.cells + static_cast<size_t>(r) * p.stride + p.offset;
   const bool out_direct = direct(o, p.call.output, p.elements);
@@ -187,16 +220,22 @@ void finish_for(Event& e, Pending& p) {
 
 bool start_pending(Event& e, const Call& call, PerThread& mine, Algorithm* algorithm) {
   mine.started = nullptr;
-  if (!fits(call)) {
+  Deposited* deposited = make_deposited(call);
+  if (deposited == nullptr && !fits(call)) {
     *algorithm = Algorithm::kNativeSize;
     return false;
   }
-  Pending* p = prepare(call, *algorithm);
+  Pending* p = prepare(call, *algorithm, deposited);
   if (call.initiation == Initiation::kPersistent) {
     lay_out(*p);
     const int64_t n = call.contributors();
     const void* own = p->packed != nullptr ? p->packed : call.input;
-    if (!backend->collectives->alltoallv_init(call.comm, own, p->blocks, p->blocks + n, p->cells, p->blocks + 2 * n,
+    void* all = p->cells;
+    if (deposited != nullptr) {
+      own = &p->place;
+      all = deposited->places;
+    }
+    if (!backend->collectives->alltoallv_init(call.comm, own, p->blocks, p->blocks + n, all, p->blocks + 2 * n,
                                               p->blocks + 3 * n, e.requests, &e.result)) {
       discard(p);
       *algorithm = Algorithm::kNativePersistent;

@@ -74,7 +74,7 @@ def reduce(options):
     lines = [f"{options.mpi}, {options.runs} turns; {turns.machine()}", "", LEGEND]
     lines += [f"base: order with {options.base}."] if options.base else []
     for ranks in map(int, options.only or RANKS):
-        samples, _ = turns.take([(ranks, [program, str(options.per_cent), str(options.most), str(options.batches)], turns.measured)],
+        samples, _ = turns.take([(ranks, [program, str(options.per_cent), str(options.most), str(options.batches), *options.call[:1]], turns.measured)],
                                 variants, options.runs,
                                 lambda ranks, command, variant: _launch(options.mpi, ranks, command, variant,
                                                                                 os.path.abspath(options.base) if variant == BASE else own))
