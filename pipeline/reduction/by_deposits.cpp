@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // See by_deposits.h. A rank that completes its request takes blocks until none is left, then waits for those that
-// others have taken: these are folding, so it waits for a processor at most, never for another call of theirs. A block's
-// result lies where a contribution to it lay.
+// others have taken: these are folding, so it waits for a processor at most, never for another call of theirs. A
+// block's result lies where a contribution to it lay.
 
 #include "pipeline/reduction/by_deposits.h"
 
@@ -100,8 +100,7 @@ int by_claims(Folding& f, bool receives) {
     if (done[at] != 0) continue;
     const size_t place = f.place_of(at);
     const int64_t count = f.count_of(at);
-    if (out_direct)
-      memcpy(static_cast<char*>(c.output) + place, results + place, static_cast<size_t>(count) * o.cell);
+    if (out_direct) memcpy(static_cast<char*>(c.output) + place, results + place, static_cast<size_t>(count) * o.cell);
     else store(o, c.output, static_cast<int64_t>(at) * f.block, count, results + place);
   }
   return error;

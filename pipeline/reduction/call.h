@@ -28,7 +28,7 @@ enum class Algorithm : uint8_t {
   kNativeRanks,  ///< some rank of the job runs without resil
   kNativeWorld,  ///< members of another world
   kNativeArguments,  ///< the library will refuse it
-  kNativeSize,  ///< nonblocking or persistent, and too large to be gathered
+  kNativeSize,  ///< nonblocking or persistent, over nodes, and too large to be gathered
   kNativePersistent,  ///< the library has no persistent collective to build on
   kCount,
 };

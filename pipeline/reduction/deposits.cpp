@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See deposits.h. A pool is address space until it is used. A deposit that everybody has read is taken again by the next
-// reduction, the lowest first, so that what programs use over and over stays in the caches.
+// See deposits.h. A pool is address space until it is used. A deposit that everybody has read is taken again by the
+// next reduction, the lowest first, so that what programs use over and over stays in the caches.
 
 #include "pipeline/reduction/deposits.h"
 
@@ -28,7 +28,7 @@ namespace resil::reduction {
 namespace {
 
 constexpr uint64_t kPage = 4096, kGigabyte = uint64_t{1} << 30;
-constexpr uint64_t kLeastPool = kGigabyte / 16, kMostPool = kGigabyte / 4, kNodePools = 4 * kGigabyte;
+constexpr uint64_t kPool = kGigabyte / 16;
 constexpr int kFirstDescriptor = 64;  // programs that have closed their standard streams must not get them so
 constexpr int kMostMapped = 1024;
 
@@ -39,7 +39,7 @@ struct Pool {
   Deposit* first;  ///< list of what is taken
 };
 constinit Pool pool = {}, second = {};
-SpinLock lock, second_lock;  // the latter seldom, and across system calls
+constinit SpinLock lock = {}, making_second = {};  // the latter once, across system calls
 bool connected;
 
 /// By rank in the world, this one among them. The first pools are entered in MPI_Init.
@@ -50,7 +50,7 @@ struct Mapped {
   std::atomic<char*> second;
 };
 constexpr uint32_t kMapped = 4096;
-Mapped mapped[kMapped];
+constinit Mapped mapped[kMapped] = {};
 
 Mapped& place_of(int rank) {
   uint32_t at = static_cast<uint32_t>(rank) * 2654435761u % kMapped;
@@ -108,6 +108,7 @@ bool is_read(const Deposit* deposit) { return __atomic_load_n(&deposit->left, __
 
 /// The lowest place that is free; null: none. What everybody has read is forgotten on the way.
 Deposit* take_from(Pool& from, uint64_t bytes) {
+  SpinGuard guard(lock);
   Deposit** link = &from.first;
   char* free = from.base;
   for (Deposit* at; (at = *link) != nullptr;) {
@@ -128,23 +129,15 @@ Deposit* take_from(Pool& from, uint64_t bytes) {
   return deposit;
 }
 
-/// What everybody has read of the second pool goes back to the system: the first one is for what comes again.
-void empty_second() {
-  for (Deposit** link = &second.first; *link != nullptr;) {
-    Deposit* at = *link;
-    if (!is_read(at)) {
-      link = &at->next;
-      continue;
-    }
-    *link = at->next;
-    madvise(at, at->bytes, MADV_REMOVE);
-  }
-}
-
 [[noreturn]] void end_without_memory(uint64_t bytes) {
   log_format(messages::reduction::no_memory, static_cast<size_t>(bytes));
   backend->messages->abort(93);
   _exit(93);
+}
+
+void open_second(uint64_t bytes) {
+  SpinGuard guard(making_second);
+  if (second.base == nullptr && !make_pool(&second, second_bytes())) end_without_memory(bytes);
 }
 
 bool open_all(const PoolShown* (*shown_by)(int), int node_ranks) {
@@ -155,8 +148,8 @@ bool open_all(const PoolShown* (*shown_by)(int), int node_ranks) {
     if (++found > kMostMapped || shown->descriptor < 0 || shown->pid_namespace != pid_namespace() ||
         shown->bytes != pool.bytes)
       return false;
-    char* memory = rank == runtime.rank ? pool.base
-                                        : map_other(shown->pid, shown->descriptor, shown->inode, shown->bytes);
+    char* memory =
+        rank == runtime.rank ? pool.base : map_other(shown->pid, shown->descriptor, shown->inode, shown->bytes);
     if (memory == nullptr) return false;
     Mapped& entry = place_of(rank);
     entry.rank_and_one = rank + 1;
@@ -170,9 +163,7 @@ bool open_all(const PoolShown* (*shown_by)(int), int node_ranks) {
 
 void deposits_prepare(PoolShown* shown) {
   shown->descriptor = -1;
-  if (runtime.local_size <= 1 || runtime.local_size > kMostMapped || !proc_is_own()) return;
-  const uint64_t share = kNodePools / static_cast<uint64_t>(runtime.local_size) / kPage * kPage;
-  if (!make_pool(&pool, share < kLeastPool ? kLeastPool : share > kMostPool ? kMostPool : share)) return;
+  if (runtime.local_size <= 1 || runtime.local_size > kMostMapped || !proc_is_own() || !make_pool(&pool, kPool)) return;
   *shown = {pool.bytes, pool.inode, pool.descriptor, runtime.pid, pid_namespace()};
 }
 
@@ -180,7 +171,7 @@ void deposits_connect(const PoolShown* (*shown_by)(int world_rank), int node_ran
   if (!mailbox::is_open() || runtime.size <= 1) return;
   // Who is alone on its node says yes: it is in no communicator that would use it.
   const bool mine = node_ranks == 1 || (pool.base != nullptr && open_all(shown_by, node_ranks));
-  connected = backend->collectives->agree(private_comm(), mine) && pool.base != nullptr && !job_survives();
+  connected = mailbox::agree(mine) && pool.base != nullptr && !job_survives();
   if (pool.base != nullptr) close(pool.descriptor);  // everybody has mapped it
 }
 
@@ -202,23 +193,15 @@ Deposit* deposit_take(uint64_t bytes, uint32_t readers, DepositPlace* place) {
   const uint64_t whole = (bytes + sizeof(Deposit) + kPage - 1) / kPage * kPage;
   *place = {bytes, 0, 0, 0, -1};
   const Pool* from = &pool;
-  Deposit* deposit;
-  {
-    SpinGuard guard(lock);
-    deposit = take_from(pool, whole);
-  }
-  if (deposit == nullptr || second.base != nullptr) {
-    SpinGuard guard(second_lock);
-    empty_second();
-    if (deposit == nullptr) {
-    if (second.base == nullptr && !make_pool(&second, second_bytes())) end_without_memory(bytes);
+  Deposit* deposit = take_from(pool, whole);
+  if (deposit == nullptr) {
+    open_second(bytes);
+    from = &second;
     deposit = take_from(second, whole);
     if (deposit == nullptr) end_without_memory(bytes);
-    from = &second;
     place->inode = second.inode;
     place->pool_bytes = second.bytes;
     place->descriptor = second.descriptor;
-    }
   }
   place->begin = static_cast<uint64_t>(reinterpret_cast<char*>(deposit) - from->base);
   deposit->claimed = 0;

@@ -43,8 +43,8 @@ struct PoolShown {
 
 /// Before MPI_Init, if this rank is not alone on its node: makes the pool.
 void deposits_prepare(PoolShown* shown);
-/// After it, all ranks of the job at once: maps the pools of this node's `node_ranks` ranks. `shown_by(rank)`: what that
-/// rank tells; null: it is on another node.
+/// After it, all ranks of the job at once: maps the pools of this node's `node_ranks` ranks. `shown_by(rank)`: what
+/// that rank tells; null: it is on another node.
 void deposits_connect(const PoolShown* (*shown_by)(int world_rank), int node_ranks);
 
 /// Do all ranks of this communicator reach each other's deposits? The same answer on all of them. `ranks`: room for

@@ -189,8 +189,7 @@ void comm_is_gone(void* state) {
 void node_prepare() {
   if (config_integer("RESIL_REDUCE_SHARED") == 0 || runtime.size <= 1 || runtime.local_size == 1) return;
   own = node_memory_create(kFile, NodeUse::kReductions, kPage);
-  if (own != nullptr)
-    deposits_prepare(reinterpret_cast<PoolShown*>(reinterpret_cast<char*>(own) + kNodeMemoryBegin));
+  if (own != nullptr) deposits_prepare(reinterpret_cast<PoolShown*>(reinterpret_cast<char*>(own) + kNodeMemoryBegin));
 }
 
 void node_connect() {

@@ -96,7 +96,8 @@ bool sends(const Call& c) { return !(c.operation == Collective::kReduce && c.int
 
 /// Through deposits, where they pay: all contributions together, which else would travel to every rank.
 Deposited* make_deposited(const Call& c) {
-  if (c.inter() || c.size > kNodeRanks || bytes_of(c, c.count) <= static_cast<size_t>(kGathered / c.size)) return nullptr;
+  if (c.inter() || c.size > kNodeRanks || bytes_of(c, c.count) <= static_cast<size_t>(kGathered / c.size))
+    return nullptr;
   int ranks[kNodeRanks];
   if (!deposits_reach(c, ranks)) return nullptr;
   auto* d = reinterpret_cast<Deposited*>(allocate(sizeof(Deposited)));
@@ -180,8 +181,7 @@ void pack(Pending& p) {
 int start(Event& e, Pending& p) {
   const Call& c = p.call;
   const CollectiveFunctions& mpi = *backend->collectives;
-  if (p.deposited != nullptr)
-    return mpi.iallgather(c.comm, &p.place, sizeof(p.place), p.deposited->places, e.requests);
+  if (p.deposited != nullptr) return mpi.iallgather(c.comm, &p.place, sizeof(p.place), p.deposited->places, e.requests);
   const void* own = p.packed != nullptr ? p.packed : c.input;
   const int bytes = sends(c) ? static_cast<int>(bytes_of(c, c.count)) : 0;
   if (scatters(c)) {
@@ -243,6 +243,7 @@ bool start_pending(Event& e, const Call& call, PerThread& mine, Algorithm* algor
     }
   } else {
     pack(*p);
+    if (deposited != nullptr) count_more(mine.counts.by_node, 1);
     e.result = start(e, *p);
     if (e.result == 0 && request_is_shared(request_handle(e.requests, 0))) {
       finish_for(e, *p);  // it was complete at once
@@ -292,6 +293,7 @@ void activating(Event& e, uint64_t* cookie) {
   p->active = true;
   p->folded = false;
   pack(*p);
+  if (p->deposited != nullptr) count_more(per_thread(*e.thread).counts.by_node, 1);
   count_algorithm(per_thread(*e.thread), p->algorithm, bytes_of(p->call, p->call.count));
 }
 

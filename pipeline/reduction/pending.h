@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nonblocking and persistent reductions: one collective that moves the contributions is started in the program's own
-// call, whose request is the program's; what came is folded when the program is told that the request is complete. A
-// second collective is never started later: MPI wants them started in the same order on all ranks.
+// Nonblocking and persistent reductions: one collective that moves the contributions, or tells where they lie
+// (by_deposits.h), is started in the program's own call, whose request is the program's; what came is folded when the
+// program is told that the request is complete. A second collective is never started later: MPI wants them started in
+// the same order on all ranks.
 #pragma once
 
 #include "pipeline/reduction/call.h"
@@ -10,7 +11,8 @@
 
 namespace resil::reduction {
 
-/// All contributions together may take this many bytes on each rank; larger reductions are the library's own.
+/// All contributions together that travel may take this many bytes on each rank; larger reductions are the library's
+/// own.
 constexpr int64_t kPendingBytes = int64_t{256} << 20;
 
 /// The module's word beside a request: a Pending.

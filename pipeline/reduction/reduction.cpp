@@ -29,7 +29,7 @@ constexpr ConfigEntry kConfig[] = {
      "carries blocking reductions out by a fixed tree of messages on a communicator of resil's own, without any "
      "collective of the MPI library"},
     {"RESIL_REDUCE_SHARED", ConfigType::kSwitch, "", "1",
-     "carries blocking reductions of ranks that share a node out through memory of resil's own in /dev/shm"},
+     "carries reductions of ranks that share a node out through memory of resil's own, blocking ones in /dev/shm"},
 };
 
 enum class Setting : uint8_t { kNative, kOrder, kExact };

@@ -59,6 +59,100 @@ static void lengths(MPI_Comm comm) {
   free(out);
 }
 
+/// The nonblocking forms: 16 around the border between the ways, and a large one. All five are under way at once, and
+/// the communicator is freed before they are complete.
+static void started(void) {
+  const int border = 65536 / (int)sizeof(double) / ranks, most = 300007;
+  double *in = malloc((size_t)most * sizeof(double)), *out = malloc(5 * (size_t)most * sizeof(double));
+  for (int i = 0; i < 17; i++) {
+    const int n = i == 16 ? most : border - 8 + i, root = i % ranks, block = n / ranks;
+    double *all = out, *one = all + n, *scan = one + n, *before = scan + n, *part = before + n;
+    MPI_Comm comm;
+    MPI_Request requests[5];
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (int k = 0; k < n; k++) in[k] = all[k] = value(me, k);
+    MPI_Iallreduce(i % 2 ? MPI_IN_PLACE : in, all, n, MPI_DOUBLE, MPI_SUM, comm, &requests[0]);
+    MPI_Ireduce(in, me == root ? one : NULL, n, MPI_DOUBLE, MPI_SUM, root, comm, &requests[1]);
+    MPI_Iscan(in, scan, n, MPI_DOUBLE, MPI_SUM, comm, &requests[2]);
+    MPI_Iexscan(in, before, n, MPI_DOUBLE, MPI_SUM, comm, &requests[3]);
+    MPI_Ireduce_scatter_block(in, part, block, MPI_DOUBLE, MPI_SUM, comm, &requests[4]);
+    MPI_Comm_free(&comm);
+    for (int k = 0; k < 5; k++) MPI_Wait(&requests[(k * 2 + me) % 5], MPI_STATUS_IGNORE);
+    for (int k = 0; k < n; k += 1 + n / 997) {
+      CHECK(all[k] == tree(0, ranks, k));
+      CHECK(me != root || one[k] == tree(0, ranks, k));
+      CHECK(scan[k] == tree(0, me + 1, k));
+      CHECK(me == 0 || before[k] == tree(0, me, k));
+      CHECK(k >= block || part[k] == tree(0, ranks, me * block + k));
+    }
+  }
+  free(in);
+  free(out);
+}
+
+/// More under way than a pool has room for. All are there when the first is complete, and they are completed in another
+/// order by each rank.
+static void beyond_the_pool(void) {
+  enum { kMany = 9 };
+  const int n = 1 << 20;
+  double *in = malloc((size_t)(n + kMany) * sizeof(double)), *out[kMany];
+  MPI_Request requests[kMany];
+  for (int turn = 0; turn < 2; turn++) {
+    for (int k = 0; k < n + kMany; k++) in[k] = value(me, k + turn);
+    for (int i = 0; i < kMany; i++) {
+      out[i] = i % ranks == me ? malloc((size_t)n * sizeof(double)) : NULL;
+      MPI_Ireduce(in + i, out[i], n, MPI_DOUBLE, MPI_SUM, i % ranks, MPI_COMM_WORLD, &requests[i]);
+    }
+    for (int i = 0; i < kMany; i++) MPI_Wait(&requests[(i * 2 + me) % kMany], MPI_STATUS_IGNORE);
+    for (int i = 0; i < kMany; i++) {
+      for (int k = 0; k < n && out[i] != NULL; k += 1009) CHECK(out[i][k] == tree(0, ranks, k + turn + i));
+      free(out[i]);
+    }
+  }
+  free(in);
+}
+
+/// A sum that takes rank 0 long, so that the others must wait for what it has begun.
+static void slow_sum(void* low, void* high, int* n, MPI_Datatype* type) {
+  (void)type;
+  const double begin = MPI_Wtime();
+  while (me == 0 && MPI_Wtime() < begin + 1e-3) {}
+  for (int i = 0; i < *n; i++) ((double*)high)[i] = ((double*)low)[i] + ((double*)high)[i];
+}
+
+static void wait_for_a_folder(void) {
+  const int n = 100003;
+  double *in = malloc((size_t)n * sizeof(double)), *out = malloc((size_t)n * sizeof(double));
+  MPI_Op op;
+  MPI_Op_create(slow_sum, 0, &op);
+  for (int turn = 0; turn < 3; turn++) {
+    MPI_Request request;
+    for (int k = 0; k < n; k++) in[k] = value(me, k + turn);
+    MPI_Iallreduce(in, out, n, MPI_DOUBLE, op, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (int k = 0; k < n; k++) CHECK(out[k] == tree(0, ranks, k + turn));
+  }
+  MPI_Op_free(&op);
+  free(in);
+  free(out);
+}
+
+/// Rank 0 has started it and is in another call until the others have the result.
+static void complete_without_rank_0(void) {
+  const int n = 100003;
+  double *in = malloc((size_t)n * sizeof(double)), *out = malloc((size_t)n * sizeof(double));
+  MPI_Request request;
+  for (int k = 0; k < n; k++) in[k] = value(me, k);
+  MPI_Iallreduce(in, out, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
+  if (me == 0)
+    for (int r = 1; r < ranks; r++) MPI_Recv(NULL, 0, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  for (int k = 0; k < n; k += 97) CHECK(out[k] == tree(0, ranks, k));
+  if (me != 0) MPI_Send(NULL, 0, MPI_INT, 0, 3, MPI_COMM_WORLD);
+  free(in);
+  free(out);
+}
+
 /// A rank that only gives may be far ahead of the others, and free the communicator before they have read.
 static void come_and_go(void) {
   for (int turn = 0; turn < 120; turn++) {
@@ -112,6 +206,13 @@ static void different_lengths(void) {
     MPI_Error_class(result, &kind);
     CHECK(kind == MPI_ERR_TRUNCATE);
   }
+  double* large = calloc(80000, sizeof(double));
+  MPI_Request request;
+  int kind = 0;
+  MPI_Iallreduce(large, large + 40000, me == 0 ? 40000 : 39999, MPI_DOUBLE, MPI_SUM, comm, &request);
+  MPI_Error_class(MPI_Wait(&request, MPI_STATUS_IGNORE), &kind);
+  CHECK(kind == MPI_ERR_TRUNCATE);
+  free(large);
   MPI_Comm_free(&comm);
 }
 
@@ -120,6 +221,10 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &me);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   lengths(MPI_COMM_WORLD);
+  started();
+  beyond_the_pool();
+  wait_for_a_folder();
+  complete_without_rank_0();
   come_and_go();
   many_at_once();
   if (ranks > 1) progress();
