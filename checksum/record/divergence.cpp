@@ -5,7 +5,6 @@
 
 #include "checksum/record/divergence.h"
 
-#include <stdarg.h>
 #include <time.h>
 #include <unistd.h>
 #include <unwind.h>
@@ -16,10 +15,10 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "checksum/record/data_says.h"
 #include "checksum/record/messages.h"
 #include "checksum/record/sites.h"
 #include "checksum/record/sources.h"
-#include "shim/base/bit_cast.h"
 #include "shim/base/clock.h"
 #include "shim/base/own_stack.h"
 #include "shim/base/spinlock.h"
@@ -34,7 +33,6 @@
 #include "shim/report/report.h"
 #include "shim/runtime/mailbox.h"
 #include "shim/runtime/stacks/symbols.h"
-#include "shim/tables/buffer_view.h"
 
 namespace resil::record {
 
@@ -85,35 +83,6 @@ void add_backtrace(Finding& finding, uint64_t site) {
 
 const char* name_of(CallId id) { return call_info(id).name; }
 
-/// Sources of difference that are not in the recording and that this rank is known to have used.
-struct Sources {
-  char text[400];
-  unsigned count;
-
-  [[gnu::format(printf, 2, 3)]] void add(const char* format, ...) {
-    const size_t used = strlen(text);
-    snprintf(text + used, sizeof(text) - used, "%s", count++ == 0 ? "" : "; ");
-    va_list arguments;
-    va_start(arguments, format);
-    const size_t now = strlen(text);
-    vsnprintf(text + now, sizeof(text) - now, format, arguments);
-    va_end(arguments);
-  }
-};
-
-bool is_address(uint64_t bits, ValueType type) {
-  return (type == ValueType::kSigned || type == ValueType::kUnsigned || type == ValueType::kBytes) && bits >> 40 != 0 &&
-         bits >> 47 == 0;
-}
-
-/// Seconds since 1970, between 2017 and 2049.
-bool is_date(uint64_t bits, ValueType type) {
-  double value = static_cast<double>(bits);
-  if (type == ValueType::kDouble) value = bit_cast<double>(bits);
-  else if (type != ValueType::kSigned && type != ValueType::kUnsigned) return false;
-  return value > 1.5e9 && value < 2.5e9;
-}
-
 template <class Is>
 uint64_t calls_of(const PerThread& t, Is is) {
   uint64_t sum = 0;
@@ -123,7 +92,7 @@ uint64_t calls_of(const PerThread& t, Is is) {
 }
 
 /// Calls whose outcomes are not recorded, by what they are.
-void add_unforced(const PerThread& t, Sources& sources) {
+void add_unforced(const PerThread& t, Phrases& sources) {
   const uint64_t files = calls_of(t, [](const CallInfo& info) {
     return info.pointer == FilePointer::kShared || info.file == FileCall::kSeekShared;
   });
@@ -140,36 +109,8 @@ void add_unforced(const PerThread& t, Sources& sources) {
                 counts.unforced.value());
 }
 
-/// What differs, if it is text in this run; "" otherwise.
-void text_of(const Event* e, const Difference& d, char* text, size_t room) {
-  text[0] = 0;
-  if (e == nullptr || (d.what != What::kOutput && d.what != What::kInput)) return;
-  const uint16_t is = data_flow_of(e->id);
-  const bool one_buffer = (is & kSwaps) || ((is & kCollects) && collective_of(e->id) == Collective::kBcast);
-  const bool takes = d.what == What::kInput && !one_buffer;
-  if (!(is & kCollects) && !(is & (takes ? kTakes : kGives | kSwaps))) return;
-  const DataArgument& side = takes ? e->receive : e->send;
-  if (side.counts != nullptr && (is & kCollects)) return;
-  const View view = make_view(*e->thread, side.buffer, side.count, side.type);
-  if (view.reason != Reason::kNone || !view.type->contiguous || view.bytes < 4 || view.type->size != 1) return;
-  const auto* at = static_cast<const char*>(view.buffer);
-  size_t used = 0;
-  while (used < view.bytes && used + 1 < room && at[used] >= ' ' && at[used] <= '~') ++used;
-  if (used < 4 || (used < view.bytes && used + 1 < room && at[used] != 0)) return;
-  memcpy(text, at, used);
-  text[used] = 0;
-}
-
-/// Names that are others in each run.
-void add_text_source(const char* text, Sources& sources) {
-  if (strstr(text, "tag#") != nullptr || strstr(text, "port#") != nullptr || strstr(text, ".0:") != nullptr)
-    sources.add("it looks like the name of a port (MPI_Open_port), which is another one in each run");
-  else if (text[0] == '/' && (strstr(text, "tmp") != nullptr || strstr(text, "/dev/shm") != nullptr))
-    sources.add("it looks like the name of a temporary file, which is another one in each run");
-}
-
 /// Sources that stay open once they are: whatever this rank computes may depend on them.
-void find_standing_sources(const PerThread& t, Sources& sources) {
+void find_standing_sources(const PerThread& t, Phrases& sources) {
   if (const uint64_t reads = clock_reads(); reads != 0)
     sources.add("MPI_Wtime was read %" PRIu64 " times without a recorded value", reads);
   if (sources_open()) {
@@ -191,15 +132,6 @@ void find_standing_sources(const PerThread& t, Sources& sources) {
 bool standing_source(const PerThread& t) {
   return clock_reads() != 0 || sources_open() || inputs_left.load(std::memory_order_relaxed) != 0 ||
          counts.unforced != 0 || (mode.multiple && t.stream_id > 1) || counts.unread != 0 || mode.native;
-}
-
-void find_sources(const PerThread& t, const Difference& d, const char* text, Sources& sources) {
-  find_standing_sources(t, sources);
-  add_text_source(text, sources);
-  if (is_address(d.expected, d.expected_type) && is_address(d.found, d.found_type))
-    sources.add("both values look like addresses in memory, which differ from run to run");
-  if (is_date(d.expected, d.expected_type) && is_date(d.found, d.found_type))
-    sources.add("both values look like the time of day, in seconds since 1970");
 }
 
 void say(Finding& finding, const Event* e, const PerThread& t, const Call* call, const Difference& d, const char* where,
@@ -320,7 +252,7 @@ void function_text(uint64_t site, char* name, size_t bytes) {
 }
 
 /// May the cause be something that no recording holds? Then the job goes on.
-static bool only_suspected(const Event* e, const PerThread& t, const Difference& d, const Sources& sources) {
+static bool only_suspected(const Event* e, const PerThread& t, const Difference& d, const Phrases& sources) {
   if (d.what == What::kInput) return !nobody_went_on(e, t);
   return sources.count != 0 || d.what == What::kStuck;
 }
@@ -352,10 +284,13 @@ static bool say_diverged(const Event* e, PerThread& t, const Call* call, const D
     went_on();
     return false;
   }
-  Sources sources = {"", 0};
+  Phrases sources = {"", 0}, looks = {"", 0};
   char text[64];
-  text_of(e, d, text, sizeof(text));
-  find_sources(t, d, text, sources);
+  const View data = differing_data(e, d);
+  text_of(data, text, sizeof(text));
+  data_says(d, data, text, looks);
+  if (looks.count != 0) sources.add("%s", looks.text);
+  find_standing_sources(t, sources);
   const bool is_suspected = only_suspected(e, t, d, sources);
   const bool ends = d.what == What::kStuck || (mode.stops && !is_suspected);
   if (is_suspected && d.what != What::kStuck) count_suspected(of_data ? site : nullptr, e);
@@ -398,6 +333,7 @@ static bool say_diverged(const Event* e, PerThread& t, const Call* call, const D
   else if (d.what == What::kInput && !is_suspected) finding.add("place", "%s", messages::record::input_proved);
   add_values(finding, d);
   if (text[0] != 0) finding.add("text", "\"%s\"", text);
+  if (looks.count != 0) finding.add("data", "%s", looks.text);
   finding.add("unrecorded", "%s",
               sources.count != 0 ? sources.text
                                  : "no unrecorded source is known: a fault, or a program that uses "

@@ -4,9 +4,10 @@
 // that number. Usage: sources KIND. SOURCES_FLIP=RANK adds to that rank's number: a fault.
 //
 //   none wtime wtime-many wtime-flood time time-early clock getpid urandom getrusage stat threads threads-early
-//   emulated ucx array spread
+//   emulated ucx array spread address addresses name
 //
-// emulated: beside the program stands a task that the C library has not made, as an emulator's own does.
+// address, addresses, name: bytes of rank 0, which all get: one address, several among numbers, a name with the
+// process's id. emulated: beside the program stands a task that the C library has not made, as an emulator's own does.
 // ucx: beside it stands a thread that a library has made when it was loaded, under the name that UCX gives it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -131,7 +133,14 @@ int main(int argc, char** argv) {
   const char* flip = getenv("SOURCES_FLIP");
   if (flip != NULL && atoi(flip) == rank) number += 0.25;
   OK(MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));  // agrees, whatever was read before
-  if (is("array") || is("spread")) {
+  if (is("address") || is("addresses") || is("name")) {
+    char bytes[64] = "";
+    char* const place[8] = {NULL, bytes, (char*)8, NULL, bytes + 1, NULL, NULL, NULL};
+    if (is("name")) snprintf(bytes, sizeof(bytes), "%c%c%c%cnode.%d", 4, 0, 0, 0, (int)getpid());
+    else memcpy(bytes, is("address") ? place + 1 : place, sizeof(place) - 8);
+    OK(MPI_Bcast(bytes, is("address") ? 8 : 64, MPI_BYTE, 0, MPI_COMM_WORLD));
+    for (int i = 0; i < 64; i++) sum += bytes[i] * (i + 1);
+  } else if (is("array") || is("spread")) {
     for (int i = 0; i < 4; i++) numbers[i] = is("array") || i == 3 ? number + i : i;
     if (is("array")) {
       OK(MPI_Allreduce(numbers, sums, 4, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));

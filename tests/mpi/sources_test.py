@@ -8,6 +8,7 @@ that has read nothing of the kind is proved and ends the job.
 Usage: sources_test.py BUILD openmpi|mpich
 """
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -124,6 +125,20 @@ def array(s):
     assert again.returncode == 0 and not findings(again), again.text()
 
 
+def by_its_looks(s, kind, says):
+    """The data itself says why it differs; it would be proved otherwise, as nothing else is known that is another in each run."""
+    with open("/proc/sys/kernel/randomize_va_space", encoding="ascii") as file:
+        if kind != "name" and (file.read().strip() == "0" or jobs.emulated(s.program)):
+            raise LeftOut("addresses are the same in each run here")
+    command = [s.program, kind]
+    recording, _ = s.record(command)
+    result = s.run("verify", recording, command)
+    assert result.returncode == 0, result.text()
+    found = findings(result)[0]
+    assert len(found) == 1 and found[0]["confidence"] == "suspected" and re.match(says, found[0]["evidence"]["data"]), found
+    assert found[0]["evidence"]["unrecorded"].startswith(found[0]["evidence"]["data"][:60]), found
+
+
 def spread(s):
     """A call site that mostly agrees is not advised: what is wrong there would never be seen again."""
     command = [s.program, "spread"]
@@ -181,6 +196,9 @@ def main(build, mpi):
     checks += [(f"Fortran: {kind}", lambda kind=kind, word=word: suspected(s, [s.fortran, kind], word))
                for kind, word in FORTRAN.items()]
     checks += [("logged", lambda: logged(s)), ("an array", lambda: array(s)), ("a site that mostly agrees", lambda: spread(s))]
+    checks += [(f"what data says: {kind}", lambda kind=kind, says=says: by_its_looks(s, kind, says)) for kind, says in (
+        ("address", "both values look like addresses"), ("addresses", "2 of its first 8 words are addresses"),
+        ("name", r"it holds this process's id, \d+$"))]
     none, every = {"RESIL_RECORD_TIME": "none"}, {"RESIL_RECORD_TIME": "all"}
     checks += [("MPI_Wtime, not recorded", lambda: suspected(s, [s.program, "wtime"], "MPI_Wtime was read 2 times", none)),
                ("MPI_Wtime, a fault", lambda: proved(s, "wtime"))]
