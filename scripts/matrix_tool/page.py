@@ -5,7 +5,7 @@ import re
 
 from . import launchers
 from .across import comparable, together
-from .cells import CELLS, DEBIAN, TESTS, THERE
+from .cells import BY_NAME, CELLS, DEBIAN, TESTS, THERE
 
 BEGIN, END = "<!-- made by scripts/matrix page: begin -->", "<!-- made by scripts/matrix page: end -->"
 HEAD = ("cell", "system", "MPI", "ABI", "architecture", "launcher", *TESTS, "library, date")
@@ -26,8 +26,9 @@ def result_of(kept, tests):
 
 
 def row_of(cell, kept):
-    libraries = {test["library"][:8] for test in kept.tests.values()}
-    dates = [test["date"] for test in kept.tests.values()]
+    shown = [test for name, test in kept.tests.items() if name not in BY_NAME]
+    libraries = {test["library"][:8] for test in shown}
+    dates = [test["date"] for test in shown]
     return (cell.name, kept.facts.get("system", f"Debian {DEBIAN[cell.release]}"), re.sub(r"^mpirun\S* \((Open MPI|OpenRTE)\)", "Open MPI", kept.facts.get("MPI", cell.mpi)),
             "standard" if cell.abi == "standard" else "its own", kept.facts.get("architecture", "x86_64"),
             kept.facts.get("launcher", f"mpirun.{cell.mpi}"), *(result_of(kept, tests) for tests in TESTS.values()),
@@ -86,7 +87,7 @@ def written(text, kept_cells):
     """The page with its tables made anew. kept_cells: {cell: Kept}"""
     begin, end = text.index(BEGIN), text.index(END)
     old = text[begin:end]
-    rows = {name: row_of(CELLS[name], kept) for name, kept in kept_cells.items() if kept.tests}
+    rows = {name: row_of(CELLS[name], kept) for name, kept in kept_cells.items() if set(kept.tests) - set(BY_NAME)}
     across = {name: across_of(CELLS[name], kept, kept_cells) for name, kept in kept_cells.items() if kept.facts.get("across")}
     said = [one for one in old.splitlines() if re.match(r"- [a-z0-9-]+, `", one)]
     lines = [BEGIN, "",

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import statistics
 import subprocess
 
 from . import mpi as jobs
@@ -15,6 +16,7 @@ LINE = re.compile(r"flips (\w+): masked (\d+) detected (\d+), insignificant (\d+
                   r"not made (\d+)")
 QUIET = re.compile(r"undisturbed: (\d+) runs, (\d+) false alarms")
 FIELDS = ("position", "mass", "energy", "velocity", "density")  # by their numbers in sph_campaign.h
+METHODS = ("cover", "hashed", "greedy")
 KINDS = ("masked", "insignificant", "significant")
 
 
@@ -87,6 +89,17 @@ def instructions(program, mpi, problem, particles, method, steps=2):
     return int(total[1].replace(",", "")), counts, summary
 
 
+def processor_seconds(program, problem, particles, steps, method):
+    """Of one rank by itself, started without a launcher, with its replicas on itself: nothing waits for anybody."""
+    environment = dict(os.environ, RESIL_DIR=os.path.join(jobs.scratch(), "report"), RESIL_SPR=method, RESIL_LOG="quiet",
+                       LD_PRELOAD=jobs.library())
+    started = os.posix_spawn(program, [program, problem, str(particles), str(steps)], environment,
+                             file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+    _, status, used = os.wait4(started, 0)
+    assert status == 0
+    return used.ru_utime + used.ru_stime
+
+
 def table(title, head, rows):
     lines = ["", title, "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]) + "\n"
@@ -119,7 +132,7 @@ def campaign_flips(options, program):
 def campaign_cost(options, program, problem):
     """Instructions of one rank, whose replicas are its own: with and without."""
     rows, base = [], None
-    for method in ("off", "cover", "hashed", "greedy"):
+    for method in ("off", *METHODS):
         total, counts, summary = instructions(program, options.mpi, problem, options.particles, method)
         base = base or total
         share = {name: counts.get("resil_spr_" + name, 0) for name in ("select", "begin", "computed", "end")}
@@ -130,9 +143,29 @@ def campaign_cost(options, program, problem):
                  ("RESIL_SPR", "instructions", "added", "replicas", "select", "begin", "computed", "end, with kernels"), rows)
 
 
+def campaign_time(options, program, problem):
+    """Processor time of one rank, in pairs one after the other, so that what else runs on the machine hits both."""
+    ratios = {method: [] for method in METHODS}
+    seconds = []
+    for _ in range(options.pairs):
+        for method in METHODS:
+            without = processor_seconds(program, problem, options.particles, 10, "off")
+            seconds.append(without)
+            ratios[method].append(processor_seconds(program, problem, options.particles, 10, method) / without)
+    rows = []
+    for method, each in ratios.items():
+        each.sort()
+        rows.append((method, f"{100 * (statistics.median(each) - 1):+.1f} %", f"{100 * (each[len(each) // 4] - 1):+.1f} to "
+                     f"{100 * (each[-1 - len(each) // 4] - 1):+.1f} %"))
+    return table(f"{problem}: processor time of one rank, 10 steps of {options.particles} particles ({statistics.median(seconds):.1f} s), "
+                 f"{options.pairs} pairs of runs", ("RESIL_SPR", "added, median", "half of the pairs"), rows)
+
+
 def campaign(options):
     program = compiled(options.mpi)
     text, alarms = campaign_flips(options, program) if options.injections else ("", 0)
+    for problem in ("evrard", "wind") if options.time else ():
+        text += campaign_time(options, program, problem)
     if options.instructions:
         text += campaign_cost(options, program, "evrard") + campaign_cost(options, program, "wind")
     print(text)

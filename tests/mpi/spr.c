@@ -80,8 +80,6 @@ static void swap_cells(int one, int other) {
   u[other] = value, id[other] = number;
 }
 
-static int is(const char* name) { return strcmp(scene, name) == 0; }
-
 static int select_cells(void) { return resil_spr_select(set, kLocal, kTotal, offset, NULL, neighbour, 0, owner); }
 
 /* Where FLIP says. Each flip happens once, also after a rollback. */
@@ -104,6 +102,11 @@ static void flip(int step, const char* when, double* cells) {
   }
 }
 
+static int is(const char* name) { return strcmp(scene, name) == 0; }
+
+#ifdef WITH_HDF5
+#include "spr_hdf5.h"
+#else
 /* A checkpoint of its own: one file a rank, written anew after each step that was right. */
 static void checkpoint_name(char* name, size_t bytes) {
   snprintf(name, bytes, "%s/checkpoint-%d", getenv("CHECKPOINTS") ? getenv("CHECKPOINTS") : ".", rank);
@@ -127,6 +130,7 @@ static int restore(void* argument, int64_t step) {
   ++rollbacks;
   return is("rollback_fails");
 }
+#endif
 
 /* The same without a file: what the last resil_spr_keep has kept. */
 static int restore_kept(void* argument, int64_t step) {
