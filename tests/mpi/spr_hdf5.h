@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checkpoint of spr.c by Debian's parallel HDF5: one file of all ranks, written and read by MPI-IO, collectively. Two
-// files in turn, so that a job that ends while it writes leaves one. Included by spr.c.
+// The checkpoint of spr.c by Debian's parallel HDF5: one file of all ranks, written and read by MPI-IO, collectively.
+// Two files in turn, so that a job that ends while it writes leaves one. Included by spr.c.
 #include <hdf5.h>
 
 #define H5OK(call) CHECK((call) >= 0)
@@ -15,7 +15,8 @@ static hid_t checkpoint_access(void) {
 /* This rank's cells of the data set, read or written by all ranks together. */
 static void checkpoint_cells(hid_t data, int write) {
   hsize_t start = (hsize_t)rank * kLocal, count = kLocal;
-  hid_t file_space = H5Dget_space(data), memory_space = H5Screate_simple(1, &count, NULL), transfer = H5Pcreate(H5P_DATASET_XFER);
+  hid_t file_space = H5Dget_space(data), memory_space = H5Screate_simple(1, &count, NULL),
+        transfer = H5Pcreate(H5P_DATASET_XFER);
   H5OK(H5Sselect_hyperslab(file_space, H5S_SELECT_SET, &start, NULL, &count, NULL));
   H5OK(H5Pset_dxpl_mpio(transfer, H5FD_MPIO_COLLECTIVE));
   if (write) H5OK(H5Dwrite(data, H5T_NATIVE_DOUBLE, memory_space, file_space, transfer, u));
