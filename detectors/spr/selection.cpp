@@ -83,10 +83,11 @@ Waited exchange_words(Thread& thread, Set& set, Hashed& hashed) {
                        tag_of(set, TagOf::kWords));
     }
     if ((waited = wait(thread, bodies, patience_of(set))) != Waited::kDone) return waited;
+    for (uint32_t i = 0; i < hashed.partners(); ++i)  // all, before what one has said makes words for the others
+      if (!hashed.partner(i).closed) hashed.partner(i).words = 0;
     for (uint32_t i = 0; i < hashed.partners(); ++i) {
       Hashed::Partner& partner = hashed.partner(i);
       if (partner.closed) continue;
-      partner.words = 0;
       hashed.take(partner, partner.received.data(), partner.coming);
       partner.closed = partner.we_finished && partner.they_finished;
     }

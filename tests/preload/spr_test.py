@@ -266,6 +266,17 @@ def check_sph():
             assert not [note for note in notes if note.startswith("spr")], notes
 
 
+def check_same_anywhere():
+    """Selected by a hash of ids: as many on one rank as on several (which ones: test spr)."""
+    chosen = {}
+    for ranks in (1, 2, 3, 5) if MPI == "openmpi" else (1, 2):
+        result = jobs.run(MPI, ranks, [os.path.join(BUILD, f"sph.{MPI}"), "evrard", "700", "0"], timeout=60, env={"RESIL_SPR": "hashed"})
+        assert result.returncode == 0, result.text()
+        summaries = [of_rank(result, rank)[0] for rank in range(ranks)]
+        chosen[ranks] = sum(summary["replicas"] for summary in summaries), sum(summary["particles"] for summary in summaries)
+    assert len(set(chosen.values())) == 1 and chosen[1][0] > 10, chosen
+
+
 def check_nbody():
     """Everybody stands in everybody's list: one replica a rank sees what its sum does not round away; the inputs, each bit."""
     def bodies(flip=None, **variables):
@@ -326,7 +337,7 @@ def main():
               ("silent", check_silent), ("sph", check_sph), ("deaths", check_deaths), ("languages", check_languages)]
     more = [("members", check_members), ("distance", check_distance)] if MPI == "openmpi" else []
     checks += more + shared([("off", check_off), ("results", check_result), ("computed", check_computed), ("abort", check_abort),
-                           ("one-sided lists, hashed", check_one_sided_hashed), ("copy", check_copy), ("bodies", check_nbody), ("between kernels", check_guard)], MPI)
+                           ("one-sided lists, hashed", check_one_sided_hashed), ("copy", check_copy), ("bodies", check_nbody), ("hashed on any ranks", check_same_anywhere), ("between kernels", check_guard)], MPI)
     return run_checks([(f"{name} ({MPI})", check) for name, check in checks])
 
 
