@@ -317,10 +317,13 @@ struct Rank {
     close(ready[0]);
     path = text;
   }
+  /// Returns when its memory is gone too, which marks its files: whoever reads in /proc what the dying process has
+  /// mapped, or its command line, keeps that beyond the process's end.
   void end() {
     if (pid != 0) {
       kill(pid, SIGKILL);
       waitpid(pid, nullptr, 0);
+      for (const time_t late = time(nullptr) + 30; held(path) && time(nullptr) < late;) sched_yield();
     }
     pid = 0;
   }
