@@ -22,7 +22,8 @@ constexpr ConfigEntry kConfig[] = {
     {"RESIL_SPR_DISTANCE", ConfigType::kInteger, "1..", "1",
      "how many ranks on a rank's replicas are computed; the number of ranks of a node puts them on another node"},
     {"RESIL_SPR_INPUTS", ConfigType::kSwitch, "", "1",
-     "compares what kernels have read, of every particle, with the copy that was sent"},
+     "compares what kernels have read, of every particle, with the copy that was sent, and results that "
+     "resil_spr_computed has kept"},
     {"RESIL_SPR_TIMEOUT", ConfigType::kReal, "0.1..", "300",
      "seconds after which a rank that does not come to compare is not waited for any more"},
 };

@@ -584,6 +584,7 @@ int main(int argc, char** argv) {
       printf("particles %d neighbours %.1f found %lld\n", all, (double)first[local] / local, (long long)anywhere);
   }
   resil_spr_destroy(set);
+  OK(MPI_Type_free(&gathered_type));
   OK(MPI_Finalize());
   return 0;
 }

@@ -236,6 +236,7 @@ def check_languages():
         quiet, found = run("computed", program=program), run(program=program, flip=FLIP.format("input", 20))
         assert quiet.returncode == found.returncode == 0, (quiet.text(), found.text())
         after = [run("computed", flip=f"1:2:output:{cell}:51", program=program) for cell in (0, 1)]
+        assert program == "spr_fortran" or sums(run("kept", RETRY, FLIP.format("input", 7), program=program)) == plain()
         assert all(counts(result, 1)[3] in (1, 2) and not counts(result, 0)[3] for result in after), [one.text() for one in after]
         assert sums(quiet) == sums(run(program=program, preload=False)), quiet.text()
         assert counts(quiet, 1)[3] == 0 and counts(quiet, 1)[1] > 0, quiet.text()
