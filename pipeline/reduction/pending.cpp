@@ -8,7 +8,6 @@
 #include <climits>
 #include <cstring>
 
-#include "pipeline/reduction/blocking.h"
 #include "pipeline/reduction/by_deposits.h"
 #include "pipeline/reduction/counts.h"
 #include "pipeline/reduction/notes.h"
@@ -94,9 +93,12 @@ size_t received(const Pending& p) {
 /// Does this rank contribute? (Between groups only one side does to a Reduce.)
 bool sends(const Call& c) { return !(c.operation == Collective::kReduce && c.inter() && c.root < 0); }
 
-/// Through deposits, where they pay: all contributions together, which else would travel to every rank.
+/// Bytes of all contributions together from which on they lie in deposits, where these can be reached: with less, one
+/// message for each pair of ranks costs no more.
+constexpr int64_t kDeposited = int64_t{4} << 10;
+
 Deposited* make_deposited(const Call& c) {
-  if (c.inter() || c.size > kNodeRanks || bytes_of(c, c.count) <= static_cast<size_t>(kGathered / c.size))
+  if (c.inter() || c.size > kNodeRanks || bytes_of(c, c.count) <= static_cast<size_t>(kDeposited / c.size))
     return nullptr;
   int ranks[kNodeRanks];
   if (!deposits_reach(c, ranks)) return nullptr;

@@ -62,7 +62,7 @@ static void lengths(MPI_Comm comm) {
 /// The nonblocking forms: 16 around the border between the ways, and a large one. All five are under way at once, and
 /// the communicator is freed before they are complete.
 static void started(void) {
-  const int border = 65536 / (int)sizeof(double) / ranks, most = 300007;
+  const int border = 4096 / (int)sizeof(double) / ranks, most = 300007;
   double *in = malloc((size_t)most * sizeof(double)), *out = malloc(5 * (size_t)most * sizeof(double));
   for (int i = 0; i < 17; i++) {
     const int n = i == 16 ? most : border - 8 + i, root = i % ranks, block = n / ranks;
