@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checksum/record/callers.h"
 #include "checksum/record/divergence.h"
 #include "checksum/record/messages.h"
 #include "checksum/record/sites.h"
@@ -218,11 +219,16 @@ void compare_input(Event& e, PerThread& t, Call& call) {
     put(call.now, input_of(e), true);
   }
   if ((call.now.flags | call.then.flags) & kCallUnread) return;
+  bool doubted = false;
   if (call.now.in_type != ValueType::kNone) {
     counts.values += 1;
-    site_compared(e.site);
+    doubted = site_compared(e.site);
   }
-  if (call.now.in == call.then.in && call.now.in_type == call.then.in_type) return;
+  if (call.now.in == call.then.in && call.now.in_type == call.then.in_type) {
+    if (doubted) [[unlikely]]
+      callers_agree(e);
+    return;
+  }
   Difference d = difference(What::kOutput);
   d.expected = call.then.in, d.expected_type = call.then.in_type;
   d.found = call.now.in, d.found_type = call.now.in_type;
@@ -286,12 +292,17 @@ void compare_result(Event& e, PerThread& t, Call& call) {
     return other_way(&e, t, &call, d);
   }
   const bool readable = !((call.now.flags | call.then.flags) & kCallUnread);
+  bool doubted = false;
   if (call.now.out_type != ValueType::kNone && readable) {
     counts.values += 1;
-    site_compared(e.site);
+    doubted = site_compared(e.site);
     counts.messages += (data_flow_of(e.id) & kTakes) != 0 && (e.attributes & kCallP2P) != 0;
   }
-  if (!readable || (call.now.out == call.then.out && call.now.out_type == call.then.out_type)) return;
+  if (!readable || (call.now.out == call.then.out && call.now.out_type == call.then.out_type)) {
+    if (doubted) [[unlikely]]
+      callers_agree(e);
+    return;
+  }
   Difference d = difference(What::kInput);
   d.expected = call.then.out, d.expected_type = call.then.out_type;
   d.found = call.now.out, d.found_type = call.now.out_type;

@@ -14,12 +14,14 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checksum/record/data.h"
 #include "checksum/record/state.h"
 #include "shim/base/bit_cast.h"
 #include "shim/call/thread.h"
 #include "shim/model/calls.h"
 #include "shim/runtime/stacks/memory.h"
-#include "shim/tables/buffer_view.h"
+#include "shim/tables/call_data.h"
+#include "shim/tables/flat_transfer.h"
 
 namespace resil::record {
 
@@ -93,16 +95,17 @@ void Phrases::add(const char* format, ...) {
   va_end(arguments);
 }
 
-View differing_data(const Event* e, const Difference& d) {
+View differing_data(const Event* event, const Difference& d) {
   View none = {nullptr, 0, nullptr, 0, Reason::kDatatype};
-  if (e == nullptr || (d.what != What::kOutput && d.what != What::kInput)) return none;
-  const uint16_t is = data_flow_of(e->id);
-  const bool one_buffer = (is & kSwaps) || ((is & kCollects) && collective_of(e->id) == Collective::kBcast);
-  const bool takes = d.what == What::kInput && !one_buffer;
-  if (!(is & kCollects) && !(is & (takes ? kTakes : kGives | kSwaps))) return none;
-  const DataArgument& side = takes ? e->receive : e->send;
-  if (side.counts != nullptr && (is & kCollects)) return none;
-  return make_view(*e->thread, side.buffer, side.count, side.type);
+  if (event == nullptr || (d.what != What::kOutput && d.what != What::kInput)) return none;
+  Event& e = const_cast<Event&>(*event);  // what is looked up of its communicator is kept with it
+  const uint16_t is = data_flow_of(e.id);
+  if (is & (kWindow | kFile)) return none;
+  if (d.what == What::kInput && !(is & kCollects)) return (is & kTakes) ? receive_view(e) : none;
+  FlatTransfer flat;
+  if (!(d.what == What::kInput ? flat_received(e, &flat) : flat_sent(e, &flat))) return none;
+  if (flat.in_place) flat.own = -1;
+  return only_block(e, flat);
 }
 
 void text_of(const View& view, char* text, size_t room) {

@@ -7,7 +7,6 @@
 
 #include <time.h>
 #include <unistd.h>
-#include <unwind.h>
 
 #include <atomic>
 #include <cinttypes>
@@ -15,6 +14,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "checksum/record/callers.h"
 #include "checksum/record/data_says.h"
 #include "checksum/record/messages.h"
 #include "checksum/record/sites.h"
@@ -38,33 +38,17 @@ namespace resil::record {
 
 namespace {
 
+constexpr uint64_t kMostFollowed = 2000;  // differences at a call site whose callers are looked at
+
 std::atomic<uint64_t> found, suspected, suspected_told;
 constexpr char kWentOn[] = "verify-went-on";  // in the report directory
 std::atomic<bool> said_went_on;
 std::atomic<uint64_t> inputs_left;  // values that differ and could not be taken from the recording
 
-constexpr unsigned kFrames = 12;
-struct Backtrace {
-  uint64_t wanted;
-  unsigned count;
-  uint64_t frames[kFrames];
-};
-
-_Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
-  auto* trace = static_cast<Backtrace*>(data);
-  const uint64_t pc = _Unwind_GetIP(context);
-  if (trace->wanted != 0 && pc != trace->wanted) return _URC_NO_REASON;  // still inside the library
-  trace->wanted = 0;
-  if (pc == 0) return _URC_END_OF_STACK;
-  trace->frames[trace->count++] = pc;
-  return trace->count == kFrames ? _URC_END_OF_STACK : _URC_NO_REASON;
-}
-
 /// The program's frames from the call site on, three to a line.
 void add_backtrace(Finding& finding, uint64_t site) {
   static stacks::Symbols symbols;  // 14 KiB; one finding a process
-  Backtrace trace = {site, 0, {}};
-  _Unwind_Backtrace(visit, &trace);
+  const Frames trace = frames_from(site);
   symbols.reset();
   symbols.limit_names(40);
   for (unsigned i = 0; i < trace.count; i += 2) {
@@ -72,7 +56,7 @@ void add_backtrace(Finding& finding, uint64_t site) {
     SafeText text(line, sizeof(line) - 1, -1);
     for (unsigned k = i; k < i + 2 && k < trace.count; ++k) {
       text.str(k > i ? ", " : "");
-      symbols.put_site(text, trace.frames[k]);
+      symbols.put_site(text, trace.at[k]);
     }
     line[text.size()] = 0;
     char name[24];
@@ -269,7 +253,7 @@ static bool say_diverged(const Event* e, PerThread& t, const Call* call, const D
   char where[112] = "the end", last_site[112], before[220] = "the beginning";
   if (e != nullptr) site_text(e->site, where, sizeof(where));
   const bool of_data = e != nullptr && (d.what == What::kOutput || d.what == What::kInput);
-  if (of_data && site_ignored(site, e->site)) {
+  if (of_data && (site_ignored(site, e->site) || caller_ignored(*e))) {
     counts.ignored += 1;
     return mode.heals;
   }
@@ -294,6 +278,7 @@ static bool say_diverged(const Event* e, PerThread& t, const Call* call, const D
   const bool is_suspected = only_suspected(e, t, d, sources);
   const bool ends = d.what == What::kStuck || (mode.stops && !is_suspected);
   if (is_suspected && d.what != What::kStuck) count_suspected(of_data ? site : nullptr, e);
+  if (is_suspected && site != nullptr) callers_differ(*e, site->compared);
   if (!ends && (t.over || d.what == What::kChoice)) went_on();
   // Told once: what follows comes from the first one. What ends the job is told whatever came before.
   if (is_suspected && !ends) {
@@ -364,12 +349,13 @@ bool diverged(const Event* e, PerThread& t, const Call* call, const Difference& 
     site->differed += 1;
     if (site->differed == 1) site->call = static_cast<uint16_t>(e->id);
     // A place that is known, and what was open there is open still.
-    if (site->ignored == SiteCount::kYes) {
+    if (site->ignored == SiteCount::kYes || (site->told && caller_ignored(*e))) {
       counts.ignored += 1;
       return mode.heals;
     }
     if (site->told && !t.unsure && (d.what == What::kInput ? !nobody_went_on(e, t) : standing_source(t))) {
       suspected.fetch_add(1, std::memory_order_relaxed);
+      if (site->differed < kMostFollowed) callers_differ(*e, site->compared);
       return mode.heals;
     }
   }

@@ -50,14 +50,16 @@ RESIL_MESSAGE(to_ignore, log,
               "verify: differences of rank %d whose cause is only suspected: %" PRIu64
               ". If these data may differ: RESIL_VERIFY_IGNORE=%s",
               "The run went on past differences whose cause may be something that no recording holds. The value names "
-              "every call site that would have to be ignored, and those that are ignored already.",
+              "every call site, or caller of one, that would have to be ignored, and those that are ignored already.",
               "Look at the sources in the findings. If these data may differ, set the variable as it stands there.");
-RESIL_MESSAGE(may_not_be_ignored, log_note,
-              "verify: call sites at which data differ and that must not be ignored: %u. RESIL_VERIFY_IGNORE would "
-              "hide more there "
-              "than these differences (member sites of the report)",
-              "The site is not in the program's own code, or most of what is compared there agrees.",
-              "Take the source away (fix the seed, switch timing output off).");
+RESIL_MESSAGE(
+    may_not_be_ignored, log_note,
+    "verify: call sites at which data differ and that must not be ignored: %u. RESIL_VERIFY_IGNORE would "
+    "hide more there "
+    "than these differences (member sites of the report)",
+    "The site is not in the program's own code, or most of what is compared there agrees, for each of its callers, "
+    "too.",
+    "Take the source away (fix the seed, switch timing output off).");
 RESIL_MESSAGE(
     too_many_to_ignore, log_note,
     "verify: more than one value in ten differs, for a cause that is only suspected (%s). Nothing is advised for "

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "checksum/record/callers.h"
 #include "checksum/record/divergence.h"
 #include "checksum/record/messages.h"
 #include "shim/base/hash.h"
@@ -64,6 +65,16 @@ bool site_ignored(SiteCount* count, uint64_t site) {
   return ignored;
 }
 
+bool place_ignored(uint64_t place) {
+  SiteCount* count = site_count(place);
+  if (count != nullptr && count->place_ignored != SiteCount::kNotAsked) return count->place_ignored == SiteCount::kYes;
+  char text[112];
+  site_text(place, text, sizeof(text));
+  const bool ignored = strchr(text, '+') != nullptr && in_ignore_list(text);
+  if (count != nullptr) count->place_ignored = ignored ? SiteCount::kYes : SiteCount::kNo;
+  return ignored;
+}
+
 const char* site_would_blind(uint64_t site) {
   char text[112];
   site_text(site, text, sizeof(text));
@@ -71,6 +82,13 @@ const char* site_would_blind(uint64_t site) {
   const SiteCount* count = site_count(site);
   if (count != nullptr && count->differed * 2 < count->compared) return messages::record::site_mostly_agrees;
   return nullptr;
+}
+
+/// What may be ignored of the site: itself, or callers of it. False: nothing.
+static bool advised(uint64_t site, char* text, size_t bytes) {
+  const char* why = site_would_blind(site);
+  if (why == nullptr) site_text(site, text, bytes);
+  return why == nullptr || (why == messages::record::site_mostly_agrees && callers_to_ignore(site, text, bytes));
 }
 
 bool sites_are_too_many() {
@@ -86,10 +104,10 @@ bool sites_to_ignore(char* text, size_t bytes, unsigned* left) {
   if (sites_are_too_many()) return false;
   for (const SiteCount& count : sites) {
     if (count.site == 0 || !count.told) continue;
-    char where[112];
-    site_text(count.site, where, sizeof(where));
+    static char where[2000];
+    const bool known = advised(count.site, where, sizeof(where));
     const size_t used = strlen(text), more = strlen(where);
-    if (site_would_blind(count.site) != nullptr || used + more + 2 > bytes) {
+    if (!known || used + more + 2 > bytes) {
       ++*left;
       continue;
     }
@@ -104,14 +122,18 @@ void sites_report(JsonWriter& json) {
   for (const SiteCount& count : sites) {
     if (count.site == 0 || count.differed == 0) continue;
     char where[112];
+    static char instead[2000];
     site_text(count.site, where, sizeof(where));
     const char* why = site_would_blind(count.site);
+    if (why == nullptr || !advised(count.site, instead, sizeof(instead))) instead[0] = 0;
+    else why = nullptr;
     json.begin_object();
     json.text("site", where);
     json.text("call", call_info(static_cast<CallId>(count.call)).name);
     json.integer("compared", static_cast<int64_t>(count.compared));
     json.integer("differed", static_cast<int64_t>(count.differed));
     json.boolean("ignored", count.ignored == SiteCount::kYes);
+    json.text("callers", instead);
     json.text("not_advised", why != nullptr ? why : "");
     json.end_object();
   }

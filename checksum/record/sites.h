@@ -20,20 +20,26 @@ struct SiteCount {
   uint64_t site;
   Tally compared, differed;
   uint16_t call;  ///< of the first one that differed
-  enum Ignored : uint8_t { kNotAsked, kNo, kYes } ignored;
+  enum Ignored : uint8_t { kNotAsked, kNo, kYes } ignored, place_ignored;
   bool told;  ///< a suspected difference there has been told or counted
 };
 
 /// Of that call site, made if needed; null: there is no room.
 SiteCount* site_count(uint64_t site);
 
-/// A value was compared there.
-inline void site_compared(uint64_t site) {
-  if (SiteCount* count = site_count(site)) count->compared += 1;
+/// A value was compared there. Whether others have differed there.
+inline bool site_compared(uint64_t site) {
+  SiteCount* count = site_count(site);
+  if (count == nullptr) return false;
+  count->compared += 1;
+  return count->differed != 0;
 }
 
 /// Does RESIL_VERIFY_IGNORE name it, as object+0xoffset or by its function? Looked up once; may read object files.
 bool site_ignored(SiteCount* count, uint64_t site);
+
+/// The same of any place in the program's own code, as object+0xoffset only.
+bool place_ignored(uint64_t place);
 
 /// Why ignoring a site would hide more than it should; null: it may be advised.
 const char* site_would_blind(uint64_t site);

@@ -4,7 +4,7 @@
 // that number. Usage: sources KIND. SOURCES_FLIP=RANK adds to that rank's number: a fault.
 //
 //   none wtime wtime-many wtime-flood time time-early clock getpid urandom getrusage stat threads threads-early
-//   emulated ucx array spread address addresses name
+//   emulated ucx array spread wrapper in-place address addresses name
 //
 // address, addresses, name: bytes of rank 0, which all get: one address, several among numbers, a name with the
 // process's id. emulated: beside the program stands a task that the C library has not made, as an emulator's own does.
@@ -39,6 +39,17 @@ static void* worker(void* argument) {
   pthread_mutex_unlock(&lock);
   return NULL;
 }
+
+/// The only place that calls MPI_Allreduce, as in programs with a layer of their own above MPI.
+__attribute__((noinline)) static double wrapped_sum(double value) {
+  double all;
+  OK(MPI_Allreduce(&value, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+  return all;
+}
+
+__attribute__((noinline)) static double sum_of_times(double value) { return wrapped_sum(value) + 1; }
+
+__attribute__((noinline)) static double sum_of_results(double value) { return wrapped_sum(value) + 2; }
 
 static void* idle(void* argument) {
   pthread_mutex_lock(argument);
@@ -101,7 +112,7 @@ int main(int argc, char** argv) {
     number = now;
   } else if (is("time")) {
     number = (double)time(NULL);
-  } else if (is("clock") || is("array") || is("spread")) {
+  } else if (is("clock") || is("array") || is("spread") || is("wrapper") || is("in-place")) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     number = (double)now.tv_nsec + 1e9 * (double)now.tv_sec;
@@ -133,7 +144,16 @@ int main(int argc, char** argv) {
   const char* flip = getenv("SOURCES_FLIP");
   if (flip != NULL && atoi(flip) == rank) number += 0.25;
   OK(MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));  // agrees, whatever was read before
-  if (is("address") || is("addresses") || is("name")) {
+  if (is("in-place")) {
+    OK(MPI_Allreduce(MPI_IN_PLACE, &number, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+    for (int i = 0; i < 4; i++) numbers[i] = number + i;
+    OK(MPI_Allreduce(MPI_IN_PLACE, numbers, 4, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+    sum = number;
+  } else if (is("wrapper")) {
+    for (int i = 0; i < 3; i++) sum += sum_of_results(flip != NULL && atoi(flip) == rank ? 0.25 : i);
+    for (int i = 0; i < 2; i++) sum += sum_of_times(number + i);
+    for (int i = 0; i < 3; i++) sum += sum_of_results(flip != NULL && atoi(flip) == rank ? 0.25 : i);
+  } else if (is("address") || is("addresses") || is("name")) {
     char bytes[64] = "";
     char* const place[8] = {NULL, bytes, (char*)8, NULL, bytes + 1, NULL, NULL, NULL};
     if (is("name")) snprintf(bytes, sizeof(bytes), "%c%c%c%cnode.%d", 4, 0, 0, 0, (int)getpid());

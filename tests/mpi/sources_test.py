@@ -166,6 +166,37 @@ def given_back(s, command, env):
     return f"{seen['times']} values, {size} bytes"
 
 
+def in_place(s):
+    """MPI_IN_PLACE is no address: what is given stands where the result comes. Of a number it is replaced there."""
+    command = [s.program, "in-place"]
+    recording, recorded = s.record(command)
+    result = s.run("verify", recording, command)
+    assert result.returncode == 0 and result.stdout == recorded.stdout, result.text()
+    assert all(report["verify"]["from_recording"] == 1 for report in result.ranks().values()), result.text()
+
+
+def by_caller(s):
+    """A program that calls MPI through a place of its own: the caller is advised whose data differ, and the others' are compared on."""
+    command = [s.program, "wrapper"]
+    recording, recorded = s.record(command)
+    result = s.run("verify", recording, command)
+    assert result.returncode == 0 and result.stdout == recorded.stdout, result.text()
+    for report in result.ranks().values():
+        seen = report["verify"]
+        assert seen["suspected"] == 2 and len(seen["sites"]) == 1, seen
+        site = seen["sites"][0]
+        assert site["not_advised"] == "" and seen["to_ignore"] == site["callers"] != site["site"], seen
+        assert report["findings"][0]["evidence"]["may_not_be_ignored"].startswith("most values"), report["findings"]
+    where = patience.run(["addr2line", "-fe", s.program, seen["to_ignore"].split("+")[1]], capture_output=True, timeout=60).stdout
+    assert where.startswith(b"sum_of_times\n"), (where, seen)
+    ignoring = {"RESIL_VERIFY_IGNORE": seen["to_ignore"]}
+    again = s.run("verify", recording, command, ignoring)
+    assert again.returncode == 0 and again.stdout == recorded.stdout and not findings(again), again.text()
+    assert all(report["verify"]["ignored"] == 2 for report in again.ranks().values()), again.text()
+    faulty = s.run("verify", recording, command, {**ignoring, "SOURCES_FLIP": "1"})
+    assert list(findings(faulty)) == [1] and findings(faulty)[1][0]["evidence"]["found"].endswith("(0.25)"), faulty.text()
+
+
 def too_many(s):
     """A loop that waits by looking at the clock: what is recorded is bounded, and what is not recorded is a source."""
     command = [s.program, "wtime-flood"]
@@ -195,7 +226,8 @@ def main(build, mpi):
                for kind, word in KINDS.items() if kind in ("time", "time-early", "stat", "threads", "threads-early")]
     checks += [(f"Fortran: {kind}", lambda kind=kind, word=word: suspected(s, [s.fortran, kind], word))
                for kind, word in FORTRAN.items()]
-    checks += [("logged", lambda: logged(s)), ("an array", lambda: array(s)), ("a site that mostly agrees", lambda: spread(s))]
+    checks += [("logged", lambda: logged(s)), ("an array", lambda: array(s)), ("a site that mostly agrees", lambda: spread(s)),
+               ("MPI_IN_PLACE", lambda: in_place(s)), ("a wrapper of the program's own", lambda: by_caller(s))]
     checks += [(f"what data says: {kind}", lambda kind=kind, says=says: by_its_looks(s, kind, says)) for kind, says in (
         ("address", "both values look like addresses"), ("addresses", "2 of its first 8 words are addresses"),
         ("name", r"it holds this process's id, \d+$"))]
