@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ namespace resil::reduction {
 namespace {
 
 constexpr uint64_t kPage = 4096, kGigabyte = uint64_t{1} << 30;
-constexpr uint64_t kPool = kGigabyte / 16;
+constexpr uint64_t kNodePools = kGigabyte, kMostPool = kGigabyte / 16, kLeastPool = kGigabyte / 128;
 constexpr int kFirstDescriptor = 64;  // programs that have closed their standard streams must not get them so
 constexpr int kMostMapped = 1024;
 
@@ -85,7 +86,9 @@ char* map_other(pid_t pid, int64_t descriptor, uint64_t inode, uint64_t bytes) {
 /// Its memory comes zeroed.
 bool make_pool(Pool* made, uint64_t bytes) {
   if (!file_size_allowed(bytes)) return false;
-  const int low = static_cast<int>(syscall(SYS_memfd_create, "resil-reductions", MFD_CLOEXEC));
+  constexpr unsigned kNoExecution = 8;  // MFD_NOEXEC_SEAL, since Linux 6.3, where some systems ask for it
+  auto low = static_cast<int>(syscall(SYS_memfd_create, "resil-reductions", MFD_CLOEXEC | kNoExecution));
+  if (low < 0) low = static_cast<int>(syscall(SYS_memfd_create, "resil-reductions", MFD_CLOEXEC));
   if (low < 0) return false;
   const int fd = fcntl(low, F_DUPFD_CLOEXEC, kFirstDescriptor);
   close(low);
@@ -102,6 +105,12 @@ uint64_t second_bytes() {
   const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t share = 4 * memory / static_cast<uint64_t>(runtime.local_size) / kPage * kPage;
   return share < 4 * kGigabyte ? 4 * kGigabyte : share;
+}
+
+/// Where a process may have so much address space only, it is the program's.
+bool address_space_is_limited() {
+  rlimit limit;
+  return getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
 bool is_read(const Deposit* deposit) { return __atomic_load_n(&deposit->left, __ATOMIC_ACQUIRE) == 0; }
@@ -163,7 +172,11 @@ bool open_all(const PoolShown* (*shown_by)(int), int node_ranks) {
 
 void deposits_prepare(PoolShown* shown) {
   shown->descriptor = -1;
-  if (runtime.local_size <= 1 || runtime.local_size > kMostMapped || !proc_is_own() || !make_pool(&pool, kPool)) return;
+  if (runtime.local_size <= 1 || runtime.local_size > kMostMapped || !proc_is_own() || address_space_is_limited() ||
+      !file_size_allowed(second_bytes()))
+    return;
+  const uint64_t share = kNodePools / static_cast<uint64_t>(runtime.local_size) / kPage * kPage;
+  if (!make_pool(&pool, share < kLeastPool ? kLeastPool : share > kMostPool ? kMostPool : share)) return;
   *shown = {pool.bytes, pool.inode, pool.descriptor, runtime.pid, pid_namespace()};
 }
 
