@@ -10,23 +10,35 @@ namespace resil::spr {
 
 namespace {
 
-/// Ascending by the top digits of a key, byte by byte: linear, and the same everywhere. `items` ends up sorted.
+/// Ascending by a key, 11 bits at a time: linear, and the same everywhere. `items` ends up sorted.
 bool radix_sort(int32_t* items, int64_t count, const uint64_t* key) {
   Buffer<int32_t> other;
   if (!other.reserve(static_cast<size_t>(count))) return false;
   int32_t* from = items;
   int32_t* to = other.data();
-  for (int shift = 0; shift < 64; shift += 16) {
-    Buffer<uint32_t> starts;
-    if (!starts.reserve_zeroed(65536 + 1)) return false;
-    for (int64_t i = 0; i < count; ++i) ++starts[((key[from[i]] >> shift) & 0xffff) + 1];
-    for (size_t digit = 1; digit <= 65536; ++digit) starts[digit] += starts[digit - 1];
-    for (int64_t i = 0; i < count; ++i) to[starts[(key[from[i]] >> shift) & 0xffff]++] = from[i];
+  Buffer<uint32_t> starts;
+  constexpr int kBits = 11;
+  constexpr uint64_t kDigits = 1u << kBits;
+  for (int shift = 0; shift < 64; shift += kBits) {
+    if (!starts.reserve_zeroed(kDigits + 1)) return false;
+    for (int64_t i = 0; i < count; ++i) ++starts[((key[from[i]] >> shift) & (kDigits - 1)) + 1];
+    for (size_t digit = 1; digit <= kDigits; ++digit) starts[digit] += starts[digit - 1];
+    for (int64_t i = 0; i < count; ++i) to[starts[(key[from[i]] >> shift) & (kDigits - 1)]++] = from[i];
     int32_t* const swapped = from;
     from = to;
     to = swapped;
   }
-  return true;  // four passes: back where it began
+  return true;  // six passes: back where it began
+}
+
+/// Do copies of other ranks' particles stand in the list? One test for all of it; most lists have none.
+bool has_copies(const Lists& lists, int64_t particle) {
+  const int* const entries = lists.begin(particle);
+  const int64_t size = lists.size(particle), last = lists.local - 1 + lists.base;
+  int64_t borrowed = 0;
+#pragma GCC unroll 8
+  for (int64_t i = 0; i < size; ++i) borrowed |= last - entries[i];
+  return borrowed < 0;
 }
 
 }  // namespace
@@ -101,6 +113,7 @@ bool Hashed::begin(const Lists& lists, const int64_t* ids, const int* owner, int
   if (!build_places(twice)) return false;
   for (int64_t i = 0; i < local_; ++i) {
     order_[static_cast<size_t>(i)] = static_cast<int32_t>(i);
+    if (!has_copies(lists_, i)) continue;
     lists_.neighbours(i, [&](int64_t index) {
       const int32_t at = alias_[static_cast<size_t>(index)];
       if (at >= local_ && owner_of(at) != rank_) border_[static_cast<size_t>(i)] = 1;
