@@ -36,7 +36,7 @@ constexpr double kBurst = 0.02;  // under abort, once a case is closed: wait so 
 SpinLock lock;
 Case* cases;
 std::atomic<uint32_t> open_count;
-std::atomic<bool> tending;
+std::atomic<bool> progressing;
 uint64_t opened_total;
 std::atomic<double> stop_at;  // 0: no case has been closed
 std::atomic<bool> stopping;  // stop_job has begun
@@ -322,13 +322,13 @@ void ask(Thread& thread, Peer& from, const Query& query) {
 }
 
 /// One case: what is due. True: it was closed or put back.
-bool progress_case(Thread& thread, Case& one, double now, double patience) {
+bool progress_case(Thread& thread, Case& one, double now, double timeout) {
   Query query;
   Peer* from = nullptr;
   {
     Guard guard(lock);
     if (!is_open(one)) return false;
-    if (one.state == CaseState::kOpen && now < one.opened + patience) {
+    if (one.state == CaseState::kOpen && now < one.opened + timeout) {
       if (now < one.next_ask) return false;
       query = {one.id, one.ordinal, one.sent, one.received, one.piece_end != 0 ? one.piece_at : one.expected_bytes, 0};
       one.next_ask = now + one.interval;
@@ -360,11 +360,11 @@ bool progress_case(Thread& thread, Case& one, double now, double patience) {
 }
 
 void progress_all(Thread& thread, bool force) {
-  const double now = monotonic_seconds(), patience = force ? -1e9 : config_real("RESIL_DRAIN_SECONDS");
+  const double now = monotonic_seconds(), timeout = force ? -1e9 : config_real("RESIL_DRAIN_SECONDS");
   // Closing one case may let another one go that waited for it.
   for (bool again = true; again && open_count.load(std::memory_order_relaxed) != 0;) {
     again = false;
-    for (uint32_t i = 0; i < kCases; ++i) again = progress_case(thread, cases[i], now, patience) || again;
+    for (uint32_t i = 0; i < kCases; ++i) again = progress_case(thread, cases[i], now, timeout) || again;
   }
   if (stop_at == 0 || stopping || !ledger::abort_wanted()) return;
   if (open_count.load(std::memory_order_relaxed) == 0 || now >= stop_at) {
@@ -375,9 +375,9 @@ void progress_all(Thread& thread, bool force) {
 
 /// False: another thread does it, or this one already is in it.
 bool progress_once(Thread& thread, bool force) {
-  if (tending.exchange(true, std::memory_order_acquire)) return false;
+  if (progressing.exchange(true, std::memory_order_acquire)) return false;
   progress_all(thread, force);
-  tending.store(false, std::memory_order_release);
+  progressing.store(false, std::memory_order_release);
   return true;
 }
 
@@ -387,7 +387,7 @@ bool prepare() {
   mode.full = ledger::full_blame();
   mode.concurrent = true;  // until it is known
   open_count.store(0);
-  tending.store(false);
+  progressing.store(false);
   stop_at = 0;
   stopping = corrupted = false;
   opened_total = 0;

@@ -197,9 +197,9 @@ void await(Thread& thread, Peer& from) {
   }
   if (outstanding(from) == 0 && !(is_abort && blame::open_cases() != 0)) [[likely]]
     return;
-  const double patience = config_real("RESIL_DRAIN_SECONDS");
+  const double timeout = config_real("RESIL_DRAIN_SECONDS");
   bool done = progress_until(
-      thread, __atomic_load_n(&from.overdue, __ATOMIC_RELAXED) && patience > kImpatient ? kImpatient : patience,
+      thread, __atomic_load_n(&from.overdue, __ATOMIC_RELAXED) && timeout > kImpatient ? kImpatient : timeout,
       [](void* of) {
         const Peer& waited = *static_cast<Peer*>(of);
         return outstanding(waited) == 0 || waited.lost;

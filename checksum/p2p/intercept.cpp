@@ -72,7 +72,7 @@ bool intercept_wait(Event& e) {
   // others pending, MPICH's waits for them, and tests do neither.
   const bool errors_return = e.request_count > 1 && handlers_were_set.load(std::memory_order_relaxed);
   if (errors_return ||
-      !requests_may_be_carried(e)) {  // all wait in MPI then, and so do this rank's records: others wait for them
+      !requests_may_be_tested(e)) {  // all wait in MPI then, and so do this rank's records: others wait for them
     ledger::flush(*e.thread);
     ledger::progress(*e.thread);
     return false;

@@ -191,7 +191,7 @@ bool complete_all(Event& e, PerThread& t, Call& call) {
   const bool one = call_info(e.id).completion == resil::Completion::kOne;
   if (e.request_count < 0) return false;
   if (requests_stand_in()) return complete_each(e, t, call);
-  if (!requests_may_be_carried(e)) {
+  if (!requests_may_be_tested(e)) {
     if (e.attributes & kCallBlocking) return false;
     e.result = backend->staging->wait_as(e, e.requests);
     if (e.flag != nullptr) *e.flag = 1;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kMostNumbers = 10000;  // older dumps in the same directory that are stepped over
 constexpr size_t kTailBytes = 1300;  // of the short form: where the file is
-constexpr int kPatienceMs = 500;  // for standard error to take the short form
+constexpr int kTimeoutMs = 500;  // for standard error to take the short form
 
 void make_path(char* path, size_t capacity, uint32_t number) {
   SafeText text(path, capacity - 1, -1);
@@ -76,7 +76,7 @@ void write_brief(Workspace* workspace, const Moment& moment, int error) {
   tail.str("resil:   state dump in ").str(workspace->path);
   if (error != 0) tail.str(", INCOMPLETE: ").str(error_name(error)).str(" (errno ").i64(error).chr(')');
   tail.chr('\n');
-  write_patiently(2, workspace->brief, used + tail.size(), kPatienceMs);
+  write_patiently(2, workspace->brief, used + tail.size(), kTimeoutMs);
 }
 
 }  // namespace

@@ -16,14 +16,14 @@ namespace resil::gpu_runtime {
 namespace {
 
 constexpr double kWordTime = 20e-6;  // a word in an idle stream is there by then
-constexpr double kPatience = 1e-3;  // how long a query may take when the runtime was wrong
+constexpr double kTimeout = 1e-3;  // how long a query may take when the runtime was wrong
 
 /// The runtime said "done" and the word is not there.
 int too_early(Call& call, const Slot& slot, const Word& word, void* stream) {
   const double said = monotonic_seconds();
   int error = kSuccess;
   // A result that cannot be changed any more is made true.
-  const Arrival arrival = await(*call.driver, word, stream, call.alters ? kPatience : 1e18, &error);
+  const Arrival arrival = await(*call.driver, word, stream, call.alters ? kTimeout : 1e18, &error);
   const double late = monotonic_seconds() - said;
   if (arrival == Arrival::kFailed) {
     count_uncovered(call.kind, Uncovered::kRefused);

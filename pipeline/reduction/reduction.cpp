@@ -53,10 +53,10 @@ bool enabled() {
 }
 
 /// From the fast path (fast_path.h).
-bool carry(Event& e) {
+bool execute_repeated(Event& e) {
   PerThread& mine = per_thread(*e.thread);
   mine.scratch.top = 0;
-  return e.comm->size > 1 && repeated_carry(e, mine);
+  return e.comm->size > 1 && repeated_execute(e, mine);
 }
 
 /// What it does to other calls hangs on requests, and those complete the general way.
@@ -64,7 +64,7 @@ bool may_be_fast(Event&, SiteEntry&) { return true; }
 
 void before_init() {
   slot = thread_slot();
-  fast::carry = carry;
+  fast::execute_instead = execute_repeated;
   messages_prepare();
   by_node_prepare();
   node_prepare();
@@ -95,11 +95,11 @@ bool execute_instead(Event& e) {
   if (!is_reduction(collective_of(e.id))) return false;
   PerThread& mine = per_thread(*e.thread);
   if (!e.nested) mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
-  if (e.comm != nullptr && e.comm->size > 1 && repeated_carry(e, mine)) return true;
+  if (e.comm != nullptr && e.comm->size > 1 && repeated_execute(e, mine)) return true;
   Call call;
   Algorithm algorithm = decide(e, mine, setting == Setting::kExact, &call);
-  bool carried = algorithm <= Algorithm::kP2p && algorithm != Algorithm::kNativeSafe;
-  if (carried && call.initiation == Initiation::kBlocking) {
+  bool executed = algorithm <= Algorithm::kP2p && algorithm != Algorithm::kNativeSafe;
+  if (executed && call.initiation == Initiation::kBlocking) {
     Arena arena(mine.scratch);
     NodeGroup* group = p2p ? nullptr : served_by_node(call);
     if (group == nullptr && (p2p || messages_better(call)) && messages_serve(call)) {
@@ -112,12 +112,12 @@ bool execute_instead(Event& e) {
     } else {
       e.result = intercept_blocking(call, arena);
     }
-  } else if (carried) {
-    carried = start_pending(e, call, mine, &algorithm);
+  } else if (executed) {
+    executed = start_pending(e, call, mine, &algorithm);
   }
-  if (!carried || call.initiation != Initiation::kPersistent)  // which counts when it is started
+  if (!executed || call.initiation != Initiation::kPersistent)  // which counts when it is started
     count_algorithm(mine, algorithm, e.bytes);
-  return carried;
+  return executed;
 }
 
 void report(JsonWriter& json) { report_ways(json, setting_name(), p2p); }

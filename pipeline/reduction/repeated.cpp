@@ -81,7 +81,7 @@ void repeated_learn(const Event& e, const Call& c, NodeGroup& group, PerThread& 
   };
 }
 
-bool repeated_carry(Event& e, PerThread& mine) {
+bool repeated_execute(Event& e, PerThread& mine) {
   const Repeated& r = entry_for(mine, e.id, e.comm, e.op, e.send.count);
   if (r.comm != e.comm || r.comm == nullptr || r.id != e.id || r.op != e.op || r.type != e.send.type ||
       r.count != e.send.count || r.handles != handle_generation.load(std::memory_order_relaxed) ||

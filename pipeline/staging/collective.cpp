@@ -29,7 +29,7 @@ int* sources_of(const Event& e) {
 }
 
 /// Opens what lies on a device. kHostBuffer: nothing does; else why not, and nothing is held.
-Refusal open_sides(Event& e, Operation* o) {
+Refusal open_arguments(Event& e, Operation* o) {
   const Collective operation = call_info(e.id).collective;
   // A datatype that is not known is argument_open's to find.
   FlatTransfer send = flat_nothing(), receive;
@@ -90,7 +90,7 @@ bool collective_handles(CallId id) { return call_info(id).collective > Collectiv
 void collective_before(Event& e) {
   if (e.comm == nullptr || known_to_be_host(e)) return;
   Operation room = {};
-  const Refusal refusal = open_sides(e, &room);
+  const Refusal refusal = open_arguments(e, &room);
   if (refusal != Refusal::kNone) return count_refused(refusal, e.bytes);
   room.path = e.attributes & kCallPersistent ? Path::kPersistent : Path::kCollective;
   if (const Operation* o = operation_begin(e, room); o != nullptr) give(e, *o);

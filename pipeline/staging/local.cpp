@@ -29,25 +29,25 @@ void close(Local* local) {
   memory::blocks.release(local);
 }
 
-Refusal open_typed(Thread& thread, const LocalArgument& side, Packet* packet) {
-  const Refusal refusal = packet_open(packet, side.buffer, side.count, type_map(thread, side.type), Layout::kShadow);
+Refusal open_typed(Thread& thread, const LocalArgument& argument, Packet* packet) {
+  const Refusal refusal = packet_open(packet, argument.buffer, argument.count, type_map(thread, argument.type), Layout::kShadow);
   if (refusal != Refusal::kNone) *packet = {};
   return refusal;
 }
 
 /// Of what there is, as much as these elements take.
-Refusal open_packed(Thread& thread, const LocalData& data, const LocalArgument& side, Packet* packet) {
-  if (side.count == 0 || gpu::is_host(gpu::classify(side.buffer, 1).memory)) return Refusal::kHostBuffer;
+Refusal open_packed(Thread& thread, const LocalData& data, const LocalArgument& argument, Packet* packet) {
+  if (argument.count == 0 || gpu::is_host(gpu::classify(argument.buffer, 1).memory)) return Refusal::kHostBuffer;
   const int64_t most = data.packed_size(data);
   if (most < 0) return Refusal::kDatatype;
-  LocalArgument part = side;
-  part.count = most < side.count ? most : side.count;
+  LocalArgument part = argument;
+  part.count = most < argument.count ? most : argument.count;
   part.type = backend->staging->byte_type();
   return open_typed(thread, part, packet);
 }
 
-Refusal open_side(Thread& thread, const LocalData& data, const LocalArgument& side, Packet* packet) {
-  return side.type != 0 ? open_typed(thread, side, packet) : open_packed(thread, data, side, packet);
+Refusal open_argument(Thread& thread, const LocalData& data, const LocalArgument& argument, Packet* packet) {
+  return argument.type != 0 ? open_typed(thread, argument, packet) : open_packed(thread, data, argument, packet);
 }
 
 bool fails(Refusal refusal) { return refusal != Refusal::kNone && refusal != Refusal::kHostBuffer; }
@@ -68,9 +68,9 @@ LocalWay local_begin(Thread& thread, LocalData& data) {
   if (!active() || (host_memory_known(data.in.buffer, 1) && host_memory_known(data.out.buffer, 1)))
     return LocalWay::kAsItIs;
   Local room = {};
-  Refusal refusal = open_side(thread, data, data.in, &room.in);
+  Refusal refusal = open_argument(thread, data, data.in, &room.in);
   if (!fails(refusal)) {
-    const Refusal second = open_side(thread, data, data.out, &room.out);
+    const Refusal second = open_argument(thread, data, data.out, &room.out);
     refusal = fails(second) || refusal == Refusal::kHostBuffer ? second : refusal;
   }
   if (refusal == Refusal::kHostBuffer) return LocalWay::kAsItIs;

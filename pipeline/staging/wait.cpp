@@ -38,7 +38,7 @@ struct Requests {
   Message** messages;  ///< by index; null: not staged
   char* shown;  ///< handles as the library is shown them
   int64_t unfinished_from;  ///< all before it are finished
-  bool carried;  ///< tests may stand for the call
+  bool testable;  ///< tests may stand for the call
   bool late;  ///< some are claimed: their copies come after the library's call
   Message* few[kFew];
   uint64_t few_shown[kFew];
@@ -55,7 +55,7 @@ bool collect(Event& e, Requests* r) {
   r->count = e.request_count;
   r->staged = r->unfinished_from = 0;
   r->late = false;
-  r->carried = requests_may_be_carried(e);
+  r->testable = requests_may_be_tested(e);
   r->scratch = nullptr;
   r->messages = r->few;
   r->shown = reinterpret_cast<char*>(r->few_shown);
@@ -334,7 +334,7 @@ void say_not_yet(Event& e) {
 
 /// Are the requests to be completed by the library's own call?
 bool is_late(Event& e, const Requests& r) {
-  if (r.staged == 0 || (r.carried && all_askable(r))) return false;
+  if (r.staged == 0 || (r.testable && all_askable(r))) return false;
   if (!give_statuses(e)) {
     log_line(messages::staging::no_memory_statuses);
     backend->messages->abort(93);
@@ -350,7 +350,7 @@ bool intercept_wait(Event& e, Requests& r) {
   for (Wait wait(thread);; wait.pause()) {
     const bool moved = advance(thread);
     const bool idle = !under_way();
-    if (r.staged == 0 && (idle || !blocking || !r.carried)) {  // an ordinary call
+    if (r.staged == 0 && (idle || !blocking || !r.testable)) {  // an ordinary call
       if (blocking) begin_blocking(e);
       return false;
     }

@@ -33,7 +33,7 @@ struct Backend {
   const ThreadedWrapper* threaded[2];  ///< by layer
   unsigned threaded_count;
   void* const*
-      carried[2];  ///< by layer: what the fast path calls of reductions that a module carries out (fast_path.h)
+      reductions[2];  ///< by layer: what the fast path calls of reductions that a module carries out (fast_path.h)
   size_t handle_bytes;  ///< 4 or 8
   size_t status_bytes;
   bool (*bind)(void* (*lookup)(const char* name));  ///< finds the library's constants; false: not this ABI after all

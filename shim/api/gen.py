@@ -371,12 +371,12 @@ def fast(f, signature, names):
     return ""
 
 
-def carried(f, signature, names):
-    """What a module may do in place of the library when the call goes the fast path (shim/call/fast_calls.h: is_carried); "" if none may."""
+def own_reduction(f, signature, names):
+    """What a module may do in place of the library when the call goes the fast path (shim/call/fast_calls.h: is_own_reduction); "" if none may."""
     if f.call_class != "Collective" or not f.has("blocking") or f.details[0] not in ("Reduce", "Allreduce", "Scan", "Exscan"):
         return ""
     name = {p.kind: p.name for p in f.parameters}
-    return (f"RESIL_CARRIED(CallId::k{f.name}, {signature}, ({given(f)}), sendbuf, recvbuf, {name['COUNT']}, {name['DATATYPE']}, "
+    return (f"RESIL_REDUCTION(CallId::k{f.name}, {signature}, ({given(f)}), sendbuf, recvbuf, {name['COUNT']}, {name['DATATYPE']}, "
             f"{name.get('ROOT', 'ring::kNoPeer')}, {name['OP']}, {name['COMM']});")
 
 
@@ -464,7 +464,7 @@ def main():
         f"ENTRY({layer}{f.name}, {i + (len(functions) if layer else 0)})\n" for layer in ("", "P") for i, f in enumerate(functions)))
     write(os.path.join(out, "parts.inc"), "".join(
         f"PART({i + (len(functions) if layer else 0)}, {part(f)})\n" for layer in ("", "P") for i, f in enumerate(functions)))
-    wrappers, carriers, threaded = [], [], []
+    wrappers, own_reductions, threaded = [], [], []
     for f in functions:
         declared = ", ".join(f"{p.abi_type(f.large)} {p.name}" for p in f.parameters)
         types = ", ".join(p.abi_type(f.large) for p in f.parameters)
@@ -503,9 +503,9 @@ def main():
                 wrappers += [f"template <int layer> RESIL_APART {f.returns} general_{f.name}({declared}) {{\n  {body}\n}}\n",
                              f"template <int layer> RESIL_APART {f.returns} fast_{f.name}({declared}) {{\n  {first}\n  return general_{f.name}<layer>({names});\n}}\n"]
                 body = f"if (fast::enabled) return fast_{f.name}<layer>({names});\n  return general_{f.name}<layer>({names});"
-            if instead := carried(f, signature, names):
-                carriers.append(f.name)
-                wrappers.append(f"template <int layer> {f.returns} carried_{f.name}({declared}) {{\n  {instead}\n}}\n")
+            if instead := own_reduction(f, signature, names):
+                own_reductions.append(f.name)
+                wrappers.append(f"template <int layer> {f.returns} reduction_{f.name}({declared}) {{\n  {instead}\n}}\n")
         guard = without_handles(f, signature, names)
         wrappers.append(f"template <int layer> {f.returns} wrap_{f.name}({declared}) {{\n  {guard}{body}\n}}\n")
         rest = "\n  ".join(fallback(f)) if f.returns == "int" else "return 0;"
@@ -514,7 +514,7 @@ def main():
     wrappers += [text for _, text in threaded]
     for layer in (0, 1):
         wrappers.append(f"const ThreadedWrapper kThreadedBy{layer}[] = {{{', '.join(f'{{CallId::k{name}, reinterpret_cast<void*>(&threaded_{name}<{layer}>)}}' for name, _ in threaded)}}};\n")
-        wrappers.append(f"void* const kCarriedBy{layer}[] = {{{', '.join(f'reinterpret_cast<void*>(&carried_{name}<{layer}>)' for name in carriers)}}};\n")
+        wrappers.append(f"void* const kReductionsBy{layer}[] = {{{', '.join(f'reinterpret_cast<void*>(&reduction_{name}<{layer}>)' for name in own_reductions)}}};\n")
     wrappers.append("namespace pmpi {  // the next PMPI_ layer, with the table's types\n")
     for f in functions:
         declared = ", ".join(f"{p.abi_type(f.large)} {p.name}" for p in f.parameters)

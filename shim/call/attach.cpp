@@ -46,7 +46,7 @@ namespace resil {
 
 namespace {
 
-constexpr double kSweepPatience =
+constexpr double kSweepTimeout =
     0.25;  // seconds that the end of a short job waits for the file that is being collected
 
 LaunchIdentity identity;
@@ -372,7 +372,7 @@ void finish_end() {
   world_used = false;
   run_hooks_reverse(&Module::after_finalize);
   presence_close();
-  segment_sweep_end(kSweepPatience);
+  segment_sweep_end(kSweepTimeout);
   warn_about_libraries();
   segment_sync_clock();
   segment_set_phase(ring::Phase::kFinished);

@@ -30,13 +30,13 @@ constexpr bool is_collective(CallId id) {
          (!has_bytes(info) || info.has(kCallHasData | kCallHasBlocks)) && !is_neighborhood(info.collective);
 }
 /// Those that a module may carry out in place of the library, also here: blocking reductions with one amount.
-constexpr bool is_carried(CallId id) { return is_collective(id) && is_reduction(call_info(id).collective); }
-constexpr unsigned carried_before(unsigned end) {
+constexpr bool is_own_reduction(CallId id) { return is_collective(id) && is_reduction(call_info(id).collective); }
+constexpr unsigned reductions_before(unsigned end) {
   unsigned count = 0;
-  for (unsigned id = 0; id < end; ++id) count += is_carried(static_cast<CallId>(id));
+  for (unsigned id = 0; id < end; ++id) count += is_own_reduction(static_cast<CallId>(id));
   return count;
 }
-constexpr unsigned kCarried = carried_before(kCallCount);
+constexpr unsigned kOwnReductions = reductions_before(kCallCount);
 /// MPI_Test and MPI_Iprobe.
 constexpr bool is_poll(CallId id) {
   const CallInfo& info = call_info(id);

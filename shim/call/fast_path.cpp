@@ -28,12 +28,12 @@ bool is_plain_exchange(const Event& e) {
          e.receive_tag >= 0;
 }
 
-bool may_be_carried(CallId id) { return is_carried(id) && carry != nullptr && backend->carried[0] != nullptr; }
+bool may_execute_instead(CallId id) { return is_own_reduction(id) && execute_instead != nullptr && backend->reductions[0] != nullptr; }
 
 /// With several threads at a time: by wrappers that are put in the place of the usual ones.
 bool is_open_to(CallId id) {
   if (request_table_has_threads()) return is_threaded(id) && !intercepted[static_cast<unsigned>(id)];
-  return !intercepted[static_cast<unsigned>(id)] || may_be_carried(id);
+  return !intercepted[static_cast<unsigned>(id)] || may_execute_instead(id);
 }
 
 void enable() {
@@ -69,8 +69,8 @@ bool enabled;
 uint32_t statuses_wanted;
 ring::Pending* pending;
 ring::CollectiveHistory* histories;
-bool (*carry)(Event& e);
-void* reductions[2][kCarried];
+bool (*execute_instead)(Event& e);
+void* reductions[2][kOwnReductions];
 
 void open() { __atomic_store_n(&gate, &kOpen, __ATOMIC_RELEASE); }
 
@@ -84,11 +84,11 @@ void prepare(Event& e, SiteEntry& site) {
   if (e.attributes & kCallCollective && is_reduction(collective_of(e.id))) site.op = e.op;
   for (auto* hook = hooks().fast; *hook != nullptr; ++hook)
     if (!(*hook)(e, site)) return;
-  if (is_carried(e.id)) {
-    const unsigned number = carried_before(id);
+  if (is_own_reduction(e.id)) {
+    const unsigned number = reductions_before(id);
     for (unsigned layer = 0; layer < 2; ++layer)
       __atomic_store_n(&reductions[layer][number],
-                       intercepted[id] ? backend->carried[layer][number] : next_functions[layer * kCallCount + id],
+                       intercepted[id] ? backend->reductions[layer][number] : next_functions[layer * kCallCount + id],
                        __ATOMIC_RELAXED);
   }
   site.id = static_cast<uint16_t>(id | kFast);
@@ -163,7 +163,7 @@ void event_of(Event& e, Call call, CallId id, int result) {
   e.saved_requests = e.saved_few;
 }
 
-void carried_event(Event& e) {
+void complete_event(Event& e) {
   const CallId id = e.id;
   const DataArgument send = e.send, receive = e.receive;
   const uint64_t op = e.op, comm_handle = e.comm_handle;

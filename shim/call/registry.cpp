@@ -88,7 +88,7 @@ void fill(Hooks& lists, const Module* left_out) {
   collect(&Module::enter, lists.enter, kInward, left_out);
   collect_outward(&Module::leave, lists.leave, left_out);
   collect(&Module::before_call, lists.before_call, kInward, left_out);
-  collect(&Module::execute_instead, lists.execute_instead, kCarrying, left_out);
+  collect(&Module::execute_instead, lists.execute_instead, kExecuting, left_out);
   collect_outward(&Module::after_call, lists.after_call, left_out);
   collect(&Module::activating, lists.activating, kInward, left_out, lists.activating_word);
   collect(&Module::activated, lists.activated, kInward, left_out, lists.activated_word);

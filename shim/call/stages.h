@@ -51,13 +51,13 @@ constexpr StageOrder kInward = {{Stage::kStaging, Stage::kReduction, Stage::kFau
                                  Stage::kRecord, Stage::kReplicas, Stage::kSteps, Stage::kWatch, Stage::kHang}};
 /// Who is asked first to carry out a call in place of the library (`execute_instead`); the first one that does ends the
 /// search.
-constexpr StageOrder kCarrying = {{Stage::kStaging, Stage::kReduction, Stage::kFault, Stage::kCopies, Stage::kRecord,
+constexpr StageOrder kExecuting = {{Stage::kStaging, Stage::kReduction, Stage::kFault, Stage::kCopies, Stage::kRecord,
                                    Stage::kChecksum, Stage::kReplicas, Stage::kSteps, Stage::kWatch, Stage::kHang}};
 /// Who is told first that a request is complete (`completed`).
 constexpr StageOrder kCompleting = {{Stage::kReduction, Stage::kStaging, Stage::kFault, Stage::kCopies,
                                      Stage::kChecksum, Stage::kRecord, Stage::kReplicas, Stage::kSteps, Stage::kWatch,
                                      Stage::kHang}};
-static_assert(kInward.complete() && kCarrying.complete() && kCompleting.complete());
+static_assert(kInward.complete() && kExecuting.complete() && kCompleting.complete());
 
 /// What must be before what, and why. A list that breaks one does not compile.
 struct StageRule {
@@ -77,10 +77,10 @@ constexpr StageRule kStageRules[] = {
     {kInward, Stage::kChecksum, Stage::kHang,
      "a call is open for who watches while the library may block, not in drains"},
     {kInward, Stage::kRecord, Stage::kHang, "likewise: not while a recording is written or read"},
-    {kCarrying, Stage::kStaging, Stage::kReduction, "what staging refuses is not computed"},
-    {kCarrying, Stage::kStaging, Stage::kRecord, "staging alone knows its messages; it asks what record decides"},
-    {kCarrying, Stage::kReduction, Stage::kChecksum, "checksums only wait in another way"},
-    {kCarrying, Stage::kRecord, Stage::kChecksum,
+    {kExecuting, Stage::kStaging, Stage::kReduction, "what staging refuses is not computed"},
+    {kExecuting, Stage::kStaging, Stage::kRecord, "staging alone knows its messages; it asks what record decides"},
+    {kExecuting, Stage::kReduction, Stage::kChecksum, "checksums only wait in another way"},
+    {kExecuting, Stage::kRecord, Stage::kChecksum,
      "record decides what MPI would choose; checksums only wait in another way"},
     {kCompleting, Stage::kReduction, Stage::kStaging,
      "the result is computed in host memory, then copied to the device"},

@@ -111,9 +111,9 @@ inline Signature* real(int layer, CallId id) {
 /// Of a call of the fast path.
 template <class Signature, CallId id>
 inline Signature* fast_real(int layer) {
-  if constexpr (fast::is_carried(id))
+  if constexpr (fast::is_own_reduction(id))
     return reinterpret_cast<Signature*>(
-        __atomic_load_n(&fast::reductions[layer][fast::carried_before(static_cast<unsigned>(id))], __ATOMIC_RELAXED));
+        __atomic_load_n(&fast::reductions[layer][fast::reductions_before(static_cast<unsigned>(id))], __ATOMIC_RELAXED));
   else return real<Signature>(layer, id);
 }
 #define RESIL_FAST_COLLECTIVE(call_id, signature, arguments, sent, received, count, type, root, op, comm)           \
@@ -128,7 +128,7 @@ inline Signature* fast_real(int layer) {
   }
 
 // A reduction of the fast path that a module carries out instead of the library (fast::reductions).
-#define RESIL_CARRIED(call_id, signature, arguments, sent, received, element_count, datatype, root, operation, \
+#define RESIL_REDUCTION(call_id, signature, arguments, sent, received, element_count, datatype, root, operation, \
                       communicator)                                                                            \
   Event e;                                                                                                     \
   e.id = call_id;                                                                                              \
@@ -141,9 +141,9 @@ inline Signature* fast_real(int layer) {
   e.receive = {received, element_count, bits(datatype), nullptr, nullptr, nullptr};                            \
   e.given_send = sent;                                                                                         \
   e.given_receive = received;                                                                                  \
-  if (fast::carry(e)) [[likely]]                                                                               \
+  if (fast::execute_instead(e)) [[likely]]                                                                               \
     return e.result;                                                                                           \
-  fast::carried_event(e);                                                                                      \
+  fast::complete_event(e);                                                                                      \
   if (!intercept(e)) e.result = real<signature>(layer, call_id) arguments;                                     \
   after_call(e);                                                                                               \
   return e.result

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which requests may be completed in another way than the program asks for. Tests in place of a wait mean the same in
-// the standard, not in every library: kCarried is the one place that says for which requests this was measured to be
+// the standard, not in every library: kTestable is the one place that says for which requests this was measured to be
 // harmless. Whoever carries out a wait by tests (checksum/p2p/intercept.cpp, checksum/record/replay.cpp,
 // pipeline/staging/wait.cpp) asks here; for all other requests MPI's own call is made.
 #pragma once
@@ -34,7 +34,7 @@ enum class RequestClass : uint8_t {
 /// May a wait for such requests be carried out by repeated tests: MPI_Wait by MPI_Test, and MPI_Waitall of several,
 /// each of which may be, by MPI_Testall? Measured on Open MPI 4.1.4, 5.0.7 and 6.0.0rc2, MPICH 4.0.2, 4.2.1 and 5.0.2
 /// by tests/mpi/awkward.c (`awkward CASE FILE polls`); a class is in the list only if it went well on all of them.
-inline constexpr bool kCarried[] = {
+inline constexpr bool kTestable[] = {
     true,  // kNothing
     true,  // kMessage
     true,  // kPersistentMessage
@@ -48,9 +48,9 @@ inline constexpr bool kCarried[] = {
     false,  // kGeneralized: their functions are the program's
     false,  // kUnknown
 };
-static_assert(sizeof(kCarried) == static_cast<unsigned>(RequestClass::kCount));
+static_assert(sizeof(kTestable) == static_cast<unsigned>(RequestClass::kCount));
 
-constexpr bool may_be_carried(RequestClass of) { return kCarried[static_cast<unsigned>(of)]; }
+constexpr bool may_be_tested(RequestClass of) { return kTestable[static_cast<unsigned>(of)]; }
 
 /// Of the request that a call makes.
 constexpr RequestClass request_class_of(const CallInfo& info) {
@@ -90,6 +90,6 @@ constexpr RequestClass request_class_of(const CallInfo& info) {
 RequestClass request_class(const Thread& thread, uint64_t key);
 
 /// May all requests of this completing call be carried out? Before the real call.
-bool requests_may_be_carried(const Event& event);
+bool requests_may_be_tested(const Event& event);
 
 }  // namespace resil

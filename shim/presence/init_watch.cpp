@@ -33,7 +33,7 @@ namespace resil {
 
 namespace {
 
-constexpr int kPatience = 30;  // seconds
+constexpr int kTimeout = 30;  // seconds
 constexpr double kFarewell = 0.1;  // that MPI_Init waits for the thread's end: it has been woken
 constexpr int kMostRanks = 4096;
 
@@ -176,11 +176,11 @@ void say() {
              "%s%s; %d rank%s of other nodes cannot be seen from here (no shared report directory, or not there)",
              node_known && whole ? ", all of this node" : "", here, away, away == 1 ? "" : "s");
   }
-  log_format(messages::core::init_not_returned, kPatience, runtime.host, plural(there), there.text(), others, lost);
+  log_format(messages::core::init_not_returned, kTimeout, runtime.host, plural(there), there.text(), others, lost);
 }
 
 void thread_main() {
-  futex_wait_while(inside, 1, kPatience);
+  futex_wait_while(inside, 1, kTimeout);
   if (inside.load(std::memory_order_acquire) != 0) say();
   release(running);
 }

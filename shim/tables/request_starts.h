@@ -31,7 +31,7 @@ constexpr ring::RequestKind kind_of(RequestClass of, bool receives) {
 /// What the call's number alone says about a request; worked out by the compiler.
 struct Starts {
   uint8_t kind[kCallCount], flags[kCallCount], of[kCallCount];
-  bool carried[kCallCount];
+  bool testable[kCallCount];
 };
 inline constexpr Starts kStarts = [] {
   Starts starts = {};
@@ -41,7 +41,7 @@ inline constexpr Starts kStarts = [] {
     starts.flags[id] = static_cast<uint8_t>((info.attributes & kCallPersistent ? ring::kPersistent : ring::kActive) |
                                             (info.attributes & kCallPartitioned ? ring::kPartitioned : 0));
     starts.of[id] = static_cast<uint8_t>(request_class_of(info));
-    starts.carried[id] = may_be_carried(request_class_of(info));
+    starts.testable[id] = may_be_tested(request_class_of(info));
   }
   return starts;
 }();

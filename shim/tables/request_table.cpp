@@ -419,30 +419,30 @@ bool request_is_persistent(const Thread& thread, uint64_t key) {
 
 namespace {
 
-[[gnu::noinline]] bool carried_from(const Event& e, int64_t first) {
+[[gnu::noinline]] bool testable_from(const Event& e, int64_t first) {
   for (int64_t i = first; i < e.request_count; ++i)
-    if (!may_be_carried(request_class(*e.thread, request_handle(e.requests, i)))) return false;
+    if (!may_be_tested(request_class(*e.thread, request_handle(e.requests, i)))) return false;
   return true;
 }
 
 template <class Handle>
-[[gnu::always_inline]] inline bool all_carried(const Event& e) {
+[[gnu::always_inline]] inline bool all_testable(const Event& e) {
   const auto* handles = static_cast<const Handle*>(e.requests);
   for (int64_t i = 0; i < e.request_count; ++i) {
     const uint64_t key = handles[i];
     if (request_is_shared(key)) continue;
     const uint32_t first = home_of(key) * kBucket;
     if (concurrent || load(keys[first]) != key || load(runtime.requests[first].key) != key) [[unlikely]]
-      return carried_from(e, i);
-    if (!kStarts.carried[load(runtime.requests[first].call)]) return false;
+      return testable_from(e, i);
+    if (!kStarts.testable[load(runtime.requests[first].call)]) return false;
   }
   return true;
 }
 
 }  // namespace
 
-bool requests_may_be_carried(const Event& e) {
-  return backend->handle_bytes == 4 ? all_carried<uint32_t>(e) : all_carried<uint64_t>(e);
+bool requests_may_be_tested(const Event& e) {
+  return backend->handle_bytes == 4 ? all_testable<uint32_t>(e) : all_testable<uint64_t>(e);
 }
 
 void request_activating(Event& e) {

@@ -23,7 +23,7 @@ struct Leaders {
     probes->nodes = count;
   }
 
-  /// One round; a probe to which nothing comes back is over after `kProbePatience`.
+  /// One round; a probe to which nothing comes back is over after `kProbeTimeout`.
   uint32_t round() {
     std::vector<ProbeAnswer> answers;
     const uint32_t count = probes_questions(*probes, now);
@@ -36,7 +36,7 @@ struct Leaders {
         all.insert({asked.from, asked.to});
       }
       const Reach reach = reaches(asked.from, asked.to);
-      const bool over = reach != Reach::kNothing || now - one >= kProbePatience;
+      const bool over = reach != Reach::kNothing || now - one >= kProbeTimeout;
       answers.push_back({asked.from, asked.to, over ? reach : Reach::kAsking, {}, 0});
     }
     probes_came(*probes, answers.data(), static_cast<uint32_t>(answers.size()), now);
@@ -119,7 +119,7 @@ TEST_CASE("one probe without a reply is no broken way") {
   int lost = 1;
   job.reaches = [&](uint32_t from, uint32_t to) {
     if (from != 0 || to != 4 || lost == 0) return Reach::kReplied;
-    if (job.begun[{0, 4}] != 0 && job.now - job.begun[{0, 4}] >= kProbePatience) --lost;
+    if (job.begun[{0, 4}] != 0 && job.now - job.begun[{0, 4}] >= kProbeTimeout) --lost;
     return Reach::kNothing;
   };
   job.wait(0, 4, 20);

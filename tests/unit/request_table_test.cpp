@@ -87,7 +87,7 @@ TEST_CASE("requests: waits are carried out by tests for the kinds in the list, o
       e.request_count = 2;
       const bool harmless = of == RequestClass::kMessage || of == RequestClass::kPersistentMessage ||
                             of == RequestClass::kExchange || of == RequestClass::kCollective;
-      CHECK(resil::requests_may_be_carried(e) == harmless);
+      CHECK(resil::requests_may_be_tested(e) == harmless);
     }
     CHECK(resil::request_class(core.thread(), 0x6666) == RequestClass::kUnknown);
     CHECK(resil::request_class(core.thread(), fake::kRequestNull) == RequestClass::kNothing);

@@ -145,7 +145,7 @@ constinit thread_local Thread* current_thread __attribute__((tls_model("initial-
 uint32_t trace_total() { return 0; }
 ring::TraceBuffer& trace_at(uint32_t) { abort(); }
 uint64_t request_handle(const void* array, int64_t index) { return static_cast<const uint64_t*>(array)[index]; }
-bool requests_may_be_carried(const Event&) { return true; }
+bool requests_may_be_tested(const Event&) { return true; }
 bool give_statuses(Event&) { return true; }
 void log_line(const char*) {}
 void Finding::start(const char*, Confidence) {}

@@ -35,7 +35,7 @@ namespace {
 
 ControlBlock* control;
 
-constexpr double kSleeperTurn = 0.4;  // seconds between two looks at the leader
+constexpr double kStandbyLook = 0.4;  // seconds between two looks at the leader
 constexpr double kSilent = 10;  // of a heartbeat that stands still in a process that seems to live
 constexpr double kLongestTurn = 0.25;
 
@@ -63,7 +63,7 @@ void ring_bell() {
 void note_cpu() { cpu_ns.store(thread_cpu_ns(), std::memory_order_relaxed); }
 
 /// The page of another rank's ring that holds the control; null when it cannot be had.
-ControlBlock* map_board(int32_t rank) {
+ControlBlock* map_control_block(int32_t rank) {
   unsigned long bytes = 0;
   if (rank == runtime.rank) return static_cast<ControlBlock*>(segment_section("hang", &bytes));
   char path[256];
@@ -143,7 +143,7 @@ bool stand_by() {
   bool all_seen = false;
   while (stopping.load(std::memory_order_acquire) == 0) {
     if (!all_seen && (looks++ < 20 || looks % 16 == 0)) all_seen = monitor_stand_by(wiring);
-    pause_for(kSleeperTurn);
+    pause_for(kStandbyLook);
     const uint64_t term = __atomic_load_n(&control->term, __ATOMIC_ACQUIRE);
     const uint64_t now_beat = __atomic_load_n(&control->heartbeat, __ATOMIC_RELAXED);
     const double now = monotonic_seconds();
@@ -195,7 +195,7 @@ void start_thread() {
 void leader_start(const Wiring& given) {
   wiring = given;
   if (wiring.rank_count == 0) return;
-  ControlBlock* found = map_board(wiring.alone ? runtime.rank : wiring.ranks[0]);
+  ControlBlock* found = map_control_block(wiring.alone ? runtime.rank : wiring.ranks[0]);
   if (found == nullptr) return;
   control = found;
   if (runtime.rank == wiring.leader) {

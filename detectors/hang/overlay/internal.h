@@ -239,13 +239,13 @@ bool take_raise(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes);
 void order_newcomer(Overlay& o, uint32_t slot);
 
 // urgent.cpp
-/// The parent must reply in `patience` seconds, or is given up. `calls`: others that have this parent are told to look.
-void ping_parent(Overlay& o, double patience, bool calls);
+/// The parent must reply in `timeout` seconds, or is given up. `calls`: others that have this parent are told to look.
+void ping_parent(Overlay& o, double timeout, bool calls);
 void take_pong(Overlay& o, uint64_t number);
 void called(Overlay& o, uint32_t parent);  ///< by a node that has the same parent
 void urgent_timers(Overlay& o);
 double urgent_next(const Overlay& o);
-constexpr double kAskedPatience = 1, kCalledPatience = 0.75;  ///< seconds without a reply
+constexpr double kAskedTimeout = 1, kCalledTimeout = 0.75;  ///< seconds without a reply
 constexpr double kHurriedStagger = 0.1;  ///< for who has just given no reply
 
 // probe.cpp

@@ -58,7 +58,7 @@ bool take_raise(Overlay& o, uint16_t kind, const uint8_t* data, uint32_t bytes) 
   if (!leads(o)) {
     const Piece piece = {data, bytes};
     if (o.parent != kNoNode && send_frame(o, o.parent, FrameType::kRaise, kind, &piece, 1))
-      ping_parent(o, kAskedPatience, true);
+      ping_parent(o, kAskedTimeout, true);
   } else if (o.handler.raised != nullptr) {
     o.handler.raised(o.handler.self, frame.from, kind, data + sizeof(frame),
                      bytes - static_cast<uint32_t>(sizeof(frame)));
@@ -92,7 +92,7 @@ bool overlay_raise(Overlay* overlay, uint16_t kind, const void* payload, uint32_
   const Piece pieces[] = {{&frame, sizeof(frame)}, {payload, bytes}};
   if (o.parent == kNoNode || o.root == kNoNode || !send_frame(o, o.parent, FrameType::kRaise, kind, pieces, 2))
     return false;
-  ping_parent(o, kAskedPatience, true);
+  ping_parent(o, kAskedTimeout, true);
   return true;
 }
 

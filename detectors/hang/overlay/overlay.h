@@ -159,10 +159,10 @@ bool overlay_order(Overlay* overlay, uint16_t kind, const void* payload, uint32_
 /// second, and goes another way without one. False: there is no way to a root now.
 bool overlay_raise(Overlay* overlay, uint16_t kind, const void* payload, uint32_t bytes);
 
-/// Any node: asks another node for a sign of life, directly. What comes of it, overlay_probed tells, after `patience`
+/// Any node: asks another node for a sign of life, directly. What comes of it, overlay_probed tells, after `timeout`
 /// seconds at the latest. A probe of that node that is under way goes on. False: no such node, too many, or no
 /// descriptors.
-bool overlay_probe(Overlay* overlay, uint32_t node, double patience);
+bool overlay_probe(Overlay* overlay, uint32_t node, double timeout);
 /// The last probe of that node; kUnknown: none, or forgotten.
 Probed overlay_probed(const Overlay* overlay, uint32_t node);
 

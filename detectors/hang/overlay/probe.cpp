@@ -56,14 +56,14 @@ namespace resil::hang {
 
 using namespace overlay;
 
-bool overlay_probe(Overlay* overlay, uint32_t node, double patience) {
+bool overlay_probe(Overlay* overlay, uint32_t node, double timeout) {
   Overlay& o = *overlay;
   if (node >= o.count || o.broken) return false;
   Probe* probe = find(o, node);
   if (probe != nullptr && probe->found.reach == Reach::kAsking) return true;
   if (probe == nullptr) probe = room(o);
   if (probe == nullptr) return false;
-  *probe = {node, kNoNode, o.now + patience, {Reach::kReplied, o.now, 0}};
+  *probe = {node, kNoNode, o.now + timeout, {Reach::kReplied, o.now, 0}};
   if (node == o.own) return true;
   ++o.counters.probes;
   errno = 0;

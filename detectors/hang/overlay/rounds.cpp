@@ -203,11 +203,11 @@ uint64_t overlay_ask(Overlay* overlay, uint16_t kind, const void* payload, uint3
   Round* round = open_round(o, false);
   if (round == nullptr) return 0;
   const uint32_t levels = depth_of(o, o.count - 1);
-  const double patience = o.options.leg + o.options.leg_margin * (levels > 1 ? levels - 1 : 0);
+  const double timeout = o.options.leg + o.options.leg_margin * (levels > 1 ? levels - 1 : 0);
   round->number = own_series(o) | ++o.round_count;
   round->kind = kind;
   round->from = kNoNode, round->from_generation = 0;
-  round->deadline = deadline < o.now + patience ? deadline : o.now + patience;
+  round->deadline = deadline < o.now + timeout ? deadline : o.now + timeout;
   round->fresh = true;
   const uint64_t number = round->number;
   start(o, *round, payload, bytes);

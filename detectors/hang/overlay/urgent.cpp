@@ -41,7 +41,7 @@ void call_siblings(Overlay& o) {
 
 }  // namespace
 
-void ping_parent(Overlay& o, double patience, bool calls) {
+void ping_parent(Overlay& o, double timeout, bool calls) {
   if (o.parent == kNoNode) return;
   if (o.ping_until != kNever) {  // one is awaited: the first one decides
     o.calls = o.calls || calls;
@@ -51,7 +51,7 @@ void ping_parent(Overlay& o, double patience, bool calls) {
   const Piece piece = {&frame, sizeof(frame)};
   o.calls = calls;
   o.pinged = o.now;
-  o.ping_until = o.now + patience;
+  o.ping_until = o.now + timeout;
   send_frame(o, o.parent, FrameType::kPing, 0, &piece, 1);
 }
 
@@ -60,7 +60,7 @@ void take_pong(Overlay& o, uint64_t number) {
 }
 
 void called(Overlay& o, uint32_t parent) {
-  if (o.parent != kNoNode && o.connections[o.parent].node == parent) ping_parent(o, kCalledPatience, false);
+  if (o.parent != kNoNode && o.connections[o.parent].node == parent) ping_parent(o, kCalledTimeout, false);
 }
 
 void urgent_timers(Overlay& o) {

@@ -16,7 +16,7 @@ uint8_t collective_flags(Pattern pattern, const ring::Comm& comm, bool is_root, 
   switch (pattern) {
     case Pattern::kBarrier:
     case Pattern::kCreate:
-    case Pattern::kBetween:
+    case Pattern::kIntercomm:
     case Pattern::kFinalize: return kMust;
     case Pattern::kAllreduce:
     case Pattern::kAllgather:

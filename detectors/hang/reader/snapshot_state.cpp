@@ -280,7 +280,7 @@ void add_call(Builder& b, ThreadWait& thread, const ring::Record& record, const 
         return;
       add_collective(b, thread, from, comm_at(b.watched, record.comm), record.peer,
                      signature_unpack(wait.signature).bytes, wait.flags, sources_of(record.call, wait), wait.sequence);
-      if (meaning.pattern == Pattern::kBetween && wait.keys[0] != 0)  // the leader also for the other one
+      if (meaning.pattern == Pattern::kIntercomm && wait.keys[0] != 0)  // the leader also for the other one
         if (Part* part = add_part(b, thread); part != nullptr) {
           const auto number = static_cast<uint32_t>(wait.keys[1]);
           *part = {PartKind::kToken,

@@ -18,10 +18,10 @@ namespace resil::hang {
 
 namespace {
 
-constexpr double kPatience = 2;  // seconds until SIGKILL
+constexpr double kTimeout = 2;  // seconds until SIGKILL
 constexpr double kAfterKill = 0.5;
 constexpr double kTurn = 0.02;
-constexpr long kForLauncher = 1500;  // ms that a rank leaves its launcher to end it; less than kPatience
+constexpr long kForLauncher = 1500;  // ms that a rank leaves its launcher to end it; less than kTimeout
 constexpr long kForOrders = 200;  // ms until all nodes have the order, before the launcher is asked
 
 /// Who ends the ranks. Written in MPI_Init.
@@ -113,8 +113,8 @@ double action_step(Watch& watch, double now) {
   if (first_at != 0 && now >= first_at) leave(false);
   uint32_t alive = 0;
   for (uint32_t i = 0; i < watch.count; ++i) alive += lives(watch.watched[i]);
-  if (alive == 0 || (killed && now - begun_at > kPatience + kAfterKill)) return 0;
-  if (!killed && now - begun_at > kPatience) {
+  if (alive == 0 || (killed && now - begun_at > kTimeout + kAfterKill)) return 0;
+  if (!killed && now - begun_at > kTimeout) {
     killed = true;
     send_all(watch, SIGKILL);
   }

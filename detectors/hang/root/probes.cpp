@@ -127,7 +127,7 @@ uint32_t answer_probes(Overlay* overlay, uint32_t own, double now, const ProbeQu
     if (question.from != own || overlay == nullptr) continue;
     Probed found = overlay_probed(overlay, question.to);
     if (found.reach != Reach::kAsking && (found.reach == Reach::kUnknown || now - found.began > question.seconds))
-      found = overlay_probe(overlay, question.to, kProbePatience) ? overlay_probed(overlay, question.to)
+      found = overlay_probe(overlay, question.to, kProbeTimeout) ? overlay_probed(overlay, question.to)
                                                                   : Probed{Reach::kUnknown, 0, 0};
     answers[made++] = {question.from, question.to, found.reach, {}, static_cast<float>(found.seconds)};
   }

@@ -11,7 +11,7 @@
 namespace resil::hang {
 
 constexpr uint32_t kMostWays = 96, kMostVoters = 6;
-constexpr double kProbePatience = 2.5;  ///< seconds: the kernel's second try to connect is in them
+constexpr double kProbeTimeout = 2.5;  ///< seconds: the kernel's second try to connect is in them
 constexpr uint32_t kFailures = 2;  ///< probes in a row without a reply that make a way broken
 
 /// The way from one node to another, and what its probes have found.

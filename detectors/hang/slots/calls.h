@@ -63,7 +63,7 @@ enum class Pattern : uint8_t {
   kScan,
   kNeighbor,
   kCreate,  ///< makes a communicator or a window: all
-  kBetween,  ///< MPI_Intercomm_create: all, and the other group
+  kIntercomm,  ///< MPI_Intercomm_create: all, and the other group
   kGroup,  ///< MPI_Comm_create_group: the members of a group
   kRelease,  ///< MPI_Comm_free and disconnect
   kFile,  ///< MPI_File_open, and what is collective over a file
@@ -97,7 +97,7 @@ constexpr Pattern pattern_of(Collective operation, bool uniform) {
 constexpr Pattern pattern_of(CommCall call) {
   switch (call) {
     case CommCall::kCreate: return Pattern::kCreate;
-    case CommCall::kIntercommCreate: return Pattern::kBetween;
+    case CommCall::kIntercommCreate: return Pattern::kIntercomm;
     case CommCall::kFree: return Pattern::kRelease;
     case CommCall::kCreateFromGroup: return Pattern::kGroup;
     case CommCall::kConnect:  // with another world,

@@ -241,9 +241,9 @@ void enter_release(Event& e) {
   wait_publish(wait, e.record_number);
 }
 
-void enter_between(Event& e) {
+void enter_intercomm(Event& e) {
   Wait& wait = begin(e);
-  start_collective(e, slot_of(e), Pattern::kBetween);
+  start_collective(e, slot_of(e), Pattern::kIntercomm);
   leader_enter(e, wait);
   wait_publish(wait, e.record_number);
 }
@@ -324,7 +324,7 @@ Hook enter_hook(CallId id) {
     case Handling::kFile: return enter_file;
     case Handling::kOperate: return enter_operate;
     case Handling::kCollective:
-      return meaning.pattern == Pattern::kBetween   ? enter_between
+      return meaning.pattern == Pattern::kIntercomm   ? enter_intercomm
              : meaning.pattern == Pattern::kRelease ? enter_release
                                                     : enter_collective;
     case Handling::kMakeCollective: return enter_collective;  // persistent ones match by this call: it has the number
