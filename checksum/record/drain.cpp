@@ -9,6 +9,7 @@
 // that two of a thread's four buffers stay free, and is woken only by a thread that is about to run out.
 #include "checksum/record/writer_internal.h"
 #include "shim/base/clock.h"
+#include "shim/base/futex.h"
 #include "shim/base/helper_thread.h"
 
 namespace resil::record {
@@ -23,7 +24,7 @@ void help() {
   while (!writer.helper_stop.load(std::memory_order_acquire)) {
     const uint32_t heard = writer.bell.load(std::memory_order_acquire);
     writer.helper_sleeps.store(true, std::memory_order_seq_cst);
-    wait_on(&writer.bell, heard, pause);
+    futex_wait(&writer.bell, heard, pause);
     writer.helper_sleeps.store(false, std::memory_order_relaxed);
     if (writer.helper_stop.load(std::memory_order_acquire) || !writer.recording.load(std::memory_order_relaxed)) break;
     if (!writer.file_lock.lock(kLongestPause)) continue;
@@ -36,12 +37,12 @@ void help() {
     pause = pause < kShortestPause ? kShortestPause : pause > kLongestPause ? kLongestPause : pause;
   }
   writer.helper_runs.store(0, std::memory_order_release);
-  wake_all(&writer.helper_runs);
+  futex_wake(&writer.helper_runs);
 }
 
 void wake_helper() {
   writer.bell.fetch_add(1, std::memory_order_seq_cst);
-  wake_all(&writer.bell);
+  futex_wake(&writer.bell);
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ bool Streams::write(Channel* channel, uint32_t id, bool partial, int* full_ones)
     ++*full_ones;
     channel->release(buffer);
     writer.space.fetch_add(1, std::memory_order_release);
-    if (writer.waiting.load(std::memory_order_acquire) != 0) wake_all(&writer.space);
+    if (writer.waiting.load(std::memory_order_acquire) != 0) futex_wake(&writer.space);
   }
   return true;
 }
@@ -134,7 +135,7 @@ bool wait_for_space(Channel* channel, uint32_t stream) {
       writer.file_lock.unlock();
       continue;
     }
-    wait_on(&writer.space, space, 0.02);
+    futex_wait(&writer.space, space, 0.02);
     const double now = monotonic_seconds();
     if (writer.file.bytes() != written) {
       written = writer.file.bytes();
@@ -161,7 +162,7 @@ void helper_end(double patience) {
   writer.helper_stop.store(true, std::memory_order_release);
   wake_helper();
   while (writer.helper_runs.load(std::memory_order_acquire) != 0 && monotonic_seconds() < deadline)
-    wait_on(&writer.helper_runs, 1, deadline - monotonic_seconds());
+    futex_wait(&writer.helper_runs, 1, deadline - monotonic_seconds());
 }
 
 }  // namespace resil::record

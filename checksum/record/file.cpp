@@ -5,9 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +13,7 @@
 #include <cstring>
 
 #include "shim/base/clock.h"
+#include "shim/base/futex.h"
 
 namespace resil::record {
 
@@ -83,18 +82,6 @@ SizeSignalShield::~SizeSignalShield() {
   errno = kept;
 }
 
-void wait_on(std::atomic<uint32_t>* word, uint32_t value, double seconds) {
-  if (seconds <= 0) return;
-  timespec limit;
-  limit.tv_sec = static_cast<time_t>(seconds);
-  limit.tv_nsec = static_cast<long>((seconds - static_cast<double>(limit.tv_sec)) * 1e9);
-  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &limit, nullptr, 0);
-}
-
-void wake_all(std::atomic<uint32_t>* word) {
-  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 0x7fffffff, nullptr, nullptr, 0);
-}
-
 bool PatientLock::try_lock() {
   uint32_t none = 0;
   return word_.compare_exchange_strong(none, 1, std::memory_order_acquire, std::memory_order_relaxed);
@@ -106,13 +93,13 @@ bool PatientLock::lock(double seconds) {
   while (word_.exchange(2, std::memory_order_acquire) != 0) {
     const double left = deadline - monotonic_seconds();
     if (left <= 0) return false;
-    wait_on(&word_, 2, left);
+    futex_wait(&word_, 2, left);
   }
   return true;
 }
 
 void PatientLock::unlock() {
-  if (word_.exchange(0, std::memory_order_release) == 2) wake_all(&word_);
+  if (word_.exchange(0, std::memory_order_release) == 2) futex_wake(&word_);
 }
 
 int BlockFile::create(const char* path, const Identity& identity) {

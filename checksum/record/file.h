@@ -36,10 +36,6 @@ class PatientLock {
   std::atomic<uint32_t> word_{0};  // 0 free, 1 held, 2 held and waited for
 };
 
-/// Sleeps while *word is `value`, at most that long; may return early.
-void wait_on(std::atomic<uint32_t>* word, uint32_t value, double seconds);
-void wake_all(std::atomic<uint32_t>* word);
-
 class BlockFile {
  public:
   /// Makes the file, which must not exist, with its head. 0, or errno; then nothing is left.

@@ -30,7 +30,8 @@ void close(Local* local) {
 }
 
 Refusal open_typed(Thread& thread, const LocalArgument& argument, Packet* packet) {
-  const Refusal refusal = packet_open(packet, argument.buffer, argument.count, type_map(thread, argument.type), Layout::kShadow);
+  const Refusal refusal =
+      packet_open(packet, argument.buffer, argument.count, type_map(thread, argument.type), Layout::kShadow);
   if (refusal != Refusal::kNone) *packet = {};
   return refusal;
 }

@@ -28,7 +28,9 @@ bool is_plain_exchange(const Event& e) {
          e.receive_tag >= 0;
 }
 
-bool may_execute_instead(CallId id) { return is_own_reduction(id) && execute_instead != nullptr && backend->reductions[0] != nullptr; }
+bool may_execute_instead(CallId id) {
+  return is_own_reduction(id) && execute_instead != nullptr && backend->reductions[0] != nullptr;
+}
 
 /// With several threads at a time: by wrappers that are put in the place of the usual ones.
 bool is_open_to(CallId id) {

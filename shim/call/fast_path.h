@@ -49,7 +49,8 @@ inline bool is_there(Call call) {  ///< else callbacks' calls overwrote the reco
 /// Carries a reduction out, as a module would that executes it instead of the library. Of the Event there are only what
 /// the wrapper was given, thread, communicator and bytes. False: it goes the way of all others. Null: nobody does.
 extern bool (*execute_instead)(Event& e);
-/// What is called of these, by layer: the library, or Backend::reductions. Since prepare() has let the first one through.
+/// What is called of these, by layer: the library, or Backend::reductions. Since prepare() has let the first one
+/// through.
 extern void* reductions[2][kOwnReductions];
 /// In place of the library: false once execute_instead() has said so. Makes the Event whole.
 void complete_event(Event& e);

@@ -52,7 +52,7 @@ constexpr StageOrder kInward = {{Stage::kStaging, Stage::kReduction, Stage::kFau
 /// Who is asked first to carry out a call in place of the library (`execute_instead`); the first one that does ends the
 /// search.
 constexpr StageOrder kExecuting = {{Stage::kStaging, Stage::kReduction, Stage::kFault, Stage::kCopies, Stage::kRecord,
-                                   Stage::kChecksum, Stage::kReplicas, Stage::kSteps, Stage::kWatch, Stage::kHang}};
+                                    Stage::kChecksum, Stage::kReplicas, Stage::kSteps, Stage::kWatch, Stage::kHang}};
 /// Who is told first that a request is complete (`completed`).
 constexpr StageOrder kCompleting = {{Stage::kReduction, Stage::kStaging, Stage::kFault, Stage::kCopies,
                                      Stage::kChecksum, Stage::kRecord, Stage::kReplicas, Stage::kSteps, Stage::kWatch,

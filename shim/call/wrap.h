@@ -112,8 +112,8 @@ inline Signature* real(int layer, CallId id) {
 template <class Signature, CallId id>
 inline Signature* fast_real(int layer) {
   if constexpr (fast::is_own_reduction(id))
-    return reinterpret_cast<Signature*>(
-        __atomic_load_n(&fast::reductions[layer][fast::reductions_before(static_cast<unsigned>(id))], __ATOMIC_RELAXED));
+    return reinterpret_cast<Signature*>(__atomic_load_n(
+        &fast::reductions[layer][fast::reductions_before(static_cast<unsigned>(id))], __ATOMIC_RELAXED));
   else return real<Signature>(layer, id);
 }
 #define RESIL_FAST_COLLECTIVE(call_id, signature, arguments, sent, received, count, type, root, op, comm)           \
@@ -129,23 +129,23 @@ inline Signature* fast_real(int layer) {
 
 // A reduction of the fast path that a module carries out instead of the library (fast::reductions).
 #define RESIL_REDUCTION(call_id, signature, arguments, sent, received, element_count, datatype, root, operation, \
-                      communicator)                                                                            \
-  Event e;                                                                                                     \
-  e.id = call_id;                                                                                              \
-  e.thread = current_thread;                                                                                   \
-  e.comm_handle = bits(communicator);                                                                          \
-  e.comm = comm_lookup(*e.thread, e.comm_handle);                                                              \
-  e.peer = root;                                                                                               \
-  e.op = bits(operation);                                                                                      \
-  e.send = {sent, element_count, bits(datatype), nullptr, nullptr, nullptr};                                   \
-  e.receive = {received, element_count, bits(datatype), nullptr, nullptr, nullptr};                            \
-  e.given_send = sent;                                                                                         \
-  e.given_receive = received;                                                                                  \
-  if (fast::execute_instead(e)) [[likely]]                                                                               \
-    return e.result;                                                                                           \
-  fast::complete_event(e);                                                                                      \
-  if (!intercept(e)) e.result = real<signature>(layer, call_id) arguments;                                     \
-  after_call(e);                                                                                               \
+                        communicator)                                                                            \
+  Event e;                                                                                                       \
+  e.id = call_id;                                                                                                \
+  e.thread = current_thread;                                                                                     \
+  e.comm_handle = bits(communicator);                                                                            \
+  e.comm = comm_lookup(*e.thread, e.comm_handle);                                                                \
+  e.peer = root;                                                                                                 \
+  e.op = bits(operation);                                                                                        \
+  e.send = {sent, element_count, bits(datatype), nullptr, nullptr, nullptr};                                     \
+  e.receive = {received, element_count, bits(datatype), nullptr, nullptr, nullptr};                              \
+  e.given_send = sent;                                                                                           \
+  e.given_receive = received;                                                                                    \
+  if (fast::execute_instead(e)) [[likely]]                                                                       \
+    return e.result;                                                                                             \
+  fast::complete_event(e);                                                                                       \
+  if (!intercept(e)) e.result = real<signature>(layer, call_id) arguments;                                       \
+  after_call(e);                                                                                                 \
   return e.result
 
 #define RESIL_CALL(arguments, sends, receives)                                             \

@@ -128,7 +128,7 @@ uint32_t answer_probes(Overlay* overlay, uint32_t own, double now, const ProbeQu
     Probed found = overlay_probed(overlay, question.to);
     if (found.reach != Reach::kAsking && (found.reach == Reach::kUnknown || now - found.began > question.seconds))
       found = overlay_probe(overlay, question.to, kProbeTimeout) ? overlay_probed(overlay, question.to)
-                                                                  : Probed{Reach::kUnknown, 0, 0};
+                                                                 : Probed{Reach::kUnknown, 0, 0};
     answers[made++] = {question.from, question.to, found.reach, {}, static_cast<float>(found.seconds)};
   }
   return made;

@@ -324,7 +324,7 @@ Hook enter_hook(CallId id) {
     case Handling::kFile: return enter_file;
     case Handling::kOperate: return enter_operate;
     case Handling::kCollective:
-      return meaning.pattern == Pattern::kIntercomm   ? enter_intercomm
+      return meaning.pattern == Pattern::kIntercomm ? enter_intercomm
              : meaning.pattern == Pattern::kRelease ? enter_release
                                                     : enter_collective;
     case Handling::kMakeCollective: return enter_collective;  // persistent ones match by this call: it has the number
