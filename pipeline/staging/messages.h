@@ -24,25 +24,25 @@ RESIL_MESSAGE(no_memory_statuses, log, "no memory for the statuses of a completi
               "The call's statuses could not be allocated.", "Look at the memory limit of the job.");
 RESIL_MESSAGE(no_memory_handles, log, "no memory for the handles of a completion call: the job ends",
               "The call's handles could not be allocated.", "Look at the memory limit of the job.");
-RESIL_MESSAGE(passed_through, note, "staging: calls with device buffers went to the MPI library as they are, reason %s",
-              "These buffers were not staged; the library must take device memory.",
-              "docs/STAGING.md lists the reasons.");
+RESIL_MESSAGE(passed_through, note, "staging: some calls with device buffers were passed to MPI unchanged, reason %s",
+              "These buffers were not staged; the MPI library must take device memory.",
+              "Look up the reason in docs/STAGING.md.");
 RESIL_MESSAGE(
     pinned_short, note,
-    "staging: some data went through memory that is not pinned, which is slower: RESIL_STAGE_MEMORY=%llu MiB was "
-    "not enough, or could not be had",
-    "Pinned memory was used up, or refused.", "Set RESIL_STAGE_MEMORY higher; ulimit -l.");
+    "staging: pinned memory ran out (RESIL_STAGE_MEMORY=%llu MiB, or what the runtime gave): some copies used ordinary "
+    "memory, which is slower",
+    "All pinned memory was in use, or the runtime refused to pin more.",
+    "Raise RESIL_STAGE_MEMORY, or the limit of locked memory (ulimit -l).");
 RESIL_MESSAGE(
-    copies_unchecked, note,
-    "staging: device memory of some messages was not digested, reason %s: their copies between device and host "
-    "are not checked",
-    "The digest of device memory needs a kernel.", "Nothing.");
+    copies_unchecked, note, "staging: copies of some messages between device and host were not checked, reason %s",
+    "A copy is checked by a digest of the device's memory, which could not be had. docs/STAGING.md lists the reasons.",
+    "Nothing, or remove the reason.");
 RESIL_MESSAGE(no_device_digests, log,
               "staging: copies between device and host are not checked%s: no digests of device memory (%s: %s%s%s)",
               "The kernels that read device memory cannot run.", "Look at the runtime's error.");
 RESIL_PHRASE(for_now, " as long as that is so");
 RESIL_MESSAGE(event_early, note,
-              "staging: the runtime of a device called an event complete before the kernel in front of it was",
+              "staging: a device's runtime reported an event complete before the kernel ahead of it was",
               "The runtime's events cannot be trusted; copies are looked at again.",
               "Send this report to the runtime's vendor.");
 

@@ -10,9 +10,6 @@
 
 namespace resil {
 
-/// Resolver side: makes the backend known. `lookup_next(name)` finds the next function in the PMPI_ layer or null.
-void attach_backend(const struct Backend* backend, void* (*lookup)(const char* name));
-
 /// Is any mode on? Read once from RESIL_MODE; an unusable value counts as on and is reported in MPI_Init.
 bool mode_is_on();
 /// From now on it is off: this MPI's binary interface is not known. Said once a job. Before anything else of this file.

@@ -22,7 +22,6 @@ struct Wiring {
   bool several_switches;  ///< by NodeEntry::network
   uint8_t key[16];
   int listener;  ///< of the leader and the standby; -1: none
-  bool waiting_possible;  ///< ranks of other worlds may be waited for
 };
 
 /// Every rank of the job calls it, or none. False: this rank, which can give no slots (`usable`) or has no memory,
