@@ -1,32 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See choices.h. Items are a row of bytes, cut into messages wherever one is full; they stay on machines of one kind.
+// See choices.h. Items travel by a PartStream.
 
 #include "checksum/record/choices.h"
 
 #include <cstddef>
 #include <cstring>
 
-#include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/call/parts.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
-#include "shim/runtime/mailbox.h"
 #include "shim/runtime/memory.h"
+#include "shim/runtime/part_stream.h"
 #include "shim/runtime/progress.h"
 
 namespace resil::record {
 
 namespace {
-
-constexpr uint32_t kPayload = 2000, kMessages = 2048, kPosted = 16;
-constexpr int kMostParts = 3;
-
-struct Message {
-  uint32_t bytes, last;  ///< last: nothing follows
-  unsigned char payload[kPayload];
-};
 
 enum class Kind : uint8_t { kCall, kPolls, kMatch };
 /// Followed by an Outcome and `count` indices, by nothing, or by a Match.
@@ -37,26 +28,16 @@ struct Head {
   bool listed, failed;
 };
 
-int partner(int part) { return part * part_place.members + runtime.rank % part_place.members; }
-
 bool open;
 uint64_t patience;  // ticks
+constinit PartStream stream = {};
 
 // The leader's.
-Message* messages;
-uint64_t requests[kMostParts - 1][kMessages];
-uint32_t first_sent, to_send, filling;  // by number, modulo kMessages
 uint64_t last_flush;
 uint64_t poll;  // the call that has found nothing
 uint32_t polls;  // and how often that is to be told
 
 // A follower's.
-mailbox::Inbox<Message> inbox;
-Message* posted;
-uint64_t posted_requests[kPosted];
-bool ended;
-unsigned char* bytes;  // whole items are taken out of it
-uint32_t byte_count, byte_room;
 Choice* queue;
 uint32_t head, tail, queue_room;
 int32_t* indices;
@@ -70,62 +51,10 @@ uint32_t matched_count, matched_room;  // a power of two
 
 // --- The leader ----------------------------------------------------------------------------------------------------
 
-void take_back_sent() {
-  for (; first_sent != to_send; ++first_sent)
-    for (int part = 1; part < part_place.parts; ++part) {
-      uint64_t& request = requests[part - 1][first_sent % kMessages];
-      if (request != 0 && !backend->test(&request)) return;
-      request = 0;
-    }
-}
-
-void send_all(bool last) {
-  for (; to_send <= filling; ++to_send) {
-    Message& message = messages[to_send % kMessages];
-    if (message.bytes == 0 && !last) break;
-    message.last = last && to_send == filling;
-    for (int part = 1; part < part_place.parts; ++part) {
-      uint64_t& request = requests[part - 1][to_send % kMessages];
-      if (!mailbox::send(&message, offsetof(Message, payload) + message.bytes, partner(part), tags::kChoices[0],
-                         &request))
-        request = 0;
-    }
-  }
-  filling = to_send;
-  messages[filling % kMessages].bytes = 0;
-}
-
-bool has_room(uint32_t more) { return filling + more - first_sent < kMessages - 1; }
-
-bool make_room(Thread& thread, uint32_t more) {
-  if (has_room(more)) return true;
-  const uint64_t limit = ticks() + patience;
-  wait_until(
-      thread, [&] { return take_back_sent(), has_room(more) || ticks() > limit; }, kForOthers);
-  return has_room(more);
-}
-
-void put(const void* from, size_t size) {
-  const auto* at = static_cast<const unsigned char*>(from);
-  while (size != 0) {
-    Message* message = &messages[filling % kMessages];
-    if (message->bytes == kPayload) {
-      message = &messages[++filling % kMessages];
-      message->bytes = 0;
-    }
-    const size_t piece = size < kPayload - message->bytes ? size : kPayload - message->bytes;
-    memcpy(message->payload + message->bytes, at, piece);
-    message->bytes += static_cast<uint32_t>(piece);
-    at += piece;
-    size -= piece;
-  }
-}
-
 /// An item of that size goes in: sends what is full.
 bool begin_item(Thread& thread, size_t size) {
   if (!open) return false;
-  const auto more = static_cast<uint32_t>(size / kPayload + 2);
-  if (more >= kMessages - 1 || !make_room(thread, more)) {
+  if (!stream.make_room(thread, size, 2 * patience)) {  // one that is stuck is dropped before
     open = false;  // a partner is stuck: it learns at the end that nothing follows
     choices_follow = false;
     parts_may_differ("choices of MPI's that the leading part could not hand over");
@@ -138,7 +67,7 @@ void put_polls() {
   if (polls == 0) return;
   const Head item = {poll, polls, Kind::kPolls, false, false};
   polls = 0;
-  put(&item, sizeof(item));
+  stream.put(&item, sizeof(item));
 }
 
 // --- A follower ----------------------------------------------------------------------------------------------------
@@ -192,7 +121,7 @@ size_t read_item(const unsigned char* at, size_t left) {
   if (left < size) return 0;
   at += sizeof(item);
   if (item.kind == Kind::kMatch) {
-    if (!grow_matched()) return ended = true, size;
+    if (!grow_matched()) return stream.stop(), size;
     uint32_t place = static_cast<uint32_t>(mix64(item.call)) & (matched_room - 1);
     while (matched[place].ordinal != 0) place = (place + 1) & (matched_room - 1);
     matched[place].ordinal = item.call;
@@ -201,7 +130,7 @@ size_t read_item(const unsigned char* at, size_t left) {
     return size;
   }
   if (head == tail) head = tail = index_count = 0;
-  if (!memory::grow_array(&queue, &queue_room, tail + 1, 1024u)) return ended = true, size;
+  if (!memory::grow_array(&queue, &queue_room, tail + 1, 1024u)) return stream.stop(), size;
   Choice& choice = queue[tail++];
   choice = {item.call, {}, 0, index_count, 0, item.listed, item.failed};
   if (item.kind == Kind::kPolls) {
@@ -210,35 +139,14 @@ size_t read_item(const unsigned char* at, size_t left) {
   }
   memcpy(&choice.outcome, at, sizeof(Outcome));
   if (item.count == 0) return size;
-  if (!memory::grow_array(&indices, &index_room, index_count + item.count, 1024u)) return ended = true, size;
+  if (!memory::grow_array(&indices, &index_room, index_count + item.count, 1024u)) return stream.stop(), size;
   memcpy(indices + index_count, at + sizeof(Outcome), list);
   choice.indices = item.count;
   index_count += item.count;
   return size;
 }
 
-void take_what_came() {
-  bool failed = false;
-  while (inbox.is_open() && inbox.has_come(&failed)) {
-    if (failed) {
-      ended = true;
-      inbox.close();
-      return;
-    }
-    const Message& message = inbox.message();
-    if (!memory::grow_array(&bytes, &byte_room, byte_count + message.bytes, 65536u)) ended = true;
-    if (!ended) {
-      memcpy(bytes + byte_count, message.payload, message.bytes);
-      byte_count += message.bytes;
-      uint32_t at = 0;
-      while (const size_t size = read_item(bytes + at, byte_count - at)) at += static_cast<uint32_t>(size);
-      memmove(bytes, bytes + at, byte_count - at);
-      byte_count -= at;
-    }
-    if (message.last != 0) ended = true;
-    if (!inbox.again()) return;
-  }
-}
+void take_what_came() { stream.take(read_item); }
 
 /// Repeats `known()` while more may come.
 template <class Known>
@@ -250,8 +158,9 @@ bool wait_for_leader(Thread& thread, Known known) {
       thread,
       [&] {
         take_what_came();
+        parts_waiting();
         found = known();
-        return found || ended || !inbox.is_open() || ticks() > limit;
+        return found || stream.has_ended() || ticks() > limit;
       },
       kForOthers);
   return found;
@@ -261,12 +170,7 @@ bool wait_for_leader(Thread& thread, Known known) {
 
 bool choices_begin() {
   patience = static_cast<uint64_t>(config_real("RESIL_REPLICAS_SECONDS") * runtime.header->ticks_per_second);
-  if (part_place.part == 0) {
-    messages = memory::map_array<Message>(kMessages);
-    return open = messages != nullptr;
-  }
-  posted = memory::map_array<Message>(kPosted);
-  return open = posted != nullptr && inbox.open(tags::kChoices[0], posted, posted_requests, kPosted);
+  return open = stream.begin(tags::kChoices[0]);
 }
 
 void choices_send(Thread& thread, uint64_t call, const Outcome& outcome, bool failed, const int32_t* list,
@@ -275,9 +179,9 @@ void choices_send(Thread& thread, uint64_t call, const Outcome& outcome, bool fa
   if (!begin_item(thread, 2 * sizeof(Head) + sizeof(Outcome) + many * sizeof(int32_t))) return;
   put_polls();
   const Head item = {call, many, Kind::kCall, count >= 0, failed};
-  put(&item, sizeof(item));
-  put(&outcome, sizeof(outcome));
-  if (many != 0) put(list, many * sizeof(int32_t));
+  stream.put(&item, sizeof(item));
+  stream.put(&outcome, sizeof(outcome));
+  if (many != 0) stream.put(list, many * sizeof(int32_t));
 }
 
 void choices_send_poll(Thread& thread, uint64_t call) {
@@ -292,19 +196,17 @@ void choices_send_poll(Thread& thread, uint64_t call) {
 void choices_send_match(Thread& thread, uint64_t ordinal, const Match& match) {
   if (!begin_item(thread, sizeof(Head) + sizeof(match))) return;
   const Head item = {ordinal, 0, Kind::kMatch, false, false};
-  put(&item, sizeof(item));
-  put(&match, sizeof(match));
+  stream.put(&item, sizeof(item));
+  stream.put(&match, sizeof(match));
 }
 
 void choices_flush(bool in_poll) {
-  if (!open || (polls == 0 && to_send == filling && messages[filling % kMessages].bytes == 0)) return;
+  if (!open || (polls == 0 && stream.is_empty())) return;
   const uint64_t now = ticks();
   if (now - last_flush < runtime.header->ticks_per_second / (in_poll ? 5000 : 50000)) return;
   last_flush = now;
-  take_back_sent();
-  if (!has_room(2)) return;
-  put_polls();
-  send_all(false);
+  if (stream.has_room(sizeof(Head))) put_polls();
+  stream.send();
 }
 
 const Choice* choices_next(Thread& thread) {
@@ -326,20 +228,14 @@ void choices_progress() {
 
 void choices_end(Thread& thread) {
   if (part_place.part == 0) {
-    if (messages == nullptr) return;
-    open = true;
-    wait_until(
-        thread, [] { return take_back_sent(), has_room(2); }, kForOthers);
-    put_polls();
-    send_all(true);
-    wait_until(
-        thread, [] { return take_back_sent(), first_sent == to_send; }, kForOthers);
+    if (polls != 0 && stream.make_room(thread, sizeof(Head), patience)) put_polls();
+    stream.end(thread);
     open = false;
     return;
   }
   wait_until(
-      thread, [] { return take_what_came(), ended || !inbox.is_open(); }, kForOthers);
-  if (inbox.is_open()) inbox.close();
+      thread, [] { return take_what_came(), parts_waiting(), stream.has_ended(); }, kForOthers);
+  stream.close();
 }
 
 }  // namespace resil::record

@@ -154,7 +154,8 @@ void found_end(Thread& thread) {
         const uint64_t now = ticks();
         if (now < look) return false;
         look = now + second / 20;
-        while (left < runtime.size && has_said_goodbye(left)) ++left;
+        dropped_look();
+        while (left < runtime.size && (is_dropped(left / place.members) || has_said_goodbye(left))) ++left;
         if (left == runtime.size && limit == UINT64_MAX)
           limit = now + static_cast<uint64_t>(config_real("RESIL_DRAIN_SECONDS") * static_cast<double>(second));
         return marked("replicas-differ") || now > limit;

@@ -51,6 +51,7 @@ bool wait_for_partner(Thread& thread, int from, bool (*over)()) {
       thread,
       [&] {
         if (came = over(); came) return true;
+        dropped_look();
         const uint64_t now = ticks();
         if (limit == UINT64_MAX && now > look) {
           look = now + second / 10;

@@ -65,6 +65,13 @@ RESIL_FINDING(
     "the rank that got it.",
     "run again with RESIL_MODE=checksum, which tells the sender's memory from the way; the part of the job is known, "
     "the rank is not.");
+RESIL_FINDING(
+    part_dropped,
+    "part %d of the job has been dropped: rank %d%s on %.60s has not answered for %.0f s. The others go on without it, "
+    "and end by MPI_Abort, with the program's own exit status: MPI_Finalize would wait for that rank",
+    "A rank of that part has stopped, or its part waits for such a rank; the leading part did not wait any longer.",
+    "look at rank %d: resil why, or the stacks that hang detection writes, say where it is. A part that is only slow "
+    "is waited for with a larger RESIL_REPLICAS_SECONDS.");
 RESIL_MESSAGE(threads_not_compared, note, "replicas: with MPI_THREAD_MULTIPLE parts are not compared",
               "The calls of several threads have no order of their own.", "Nothing; or use MPI_THREAD_SERIALIZED.");
 

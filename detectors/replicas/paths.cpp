@@ -262,8 +262,10 @@ bool paths_begin(const char* directory, int part) {
   return mkdir(own_tree, 0700) == 0 || errno == EEXIST;
 }
 
-void paths_end() {
-  if (own_length != 0) remove_tree(AT_FDCWD, own_tree);
+void paths_end(const char* directory, int part) {
+  char tree[1200];
+  snprintf(tree, sizeof(tree), "%s/part-%d", directory, part);
+  if (own_length != 0) remove_tree(AT_FDCWD, tree);
 }
 
 const char* path_for(int at, const char* path, Use use, char* room) {

@@ -25,8 +25,8 @@ enum class Use : uint8_t {
 
 /// Makes the trees below `directory`. False: it cannot be written.
 bool paths_begin(const char* directory, int part);
-/// Removes this part's trees, when they are this rank's to remove.
-void paths_end();
+/// Removes a part's tree, when none of its ranks writes any more.
+void paths_end(const char* directory, int part);
 
 /// Where a follower finds `path`, relative to `at` (a descriptor or AT_FDCWD): the path itself, or another one in
 /// `room`, made ready for that use. The leading part: the path itself, once what is there has been kept.

@@ -47,7 +47,9 @@ constexpr ConfigEntry kConfig[] = {
      "what is in each part what it was in the leading one: nothing, clocks, or also random numbers, names of hosts and "
      "what MPI chooses (messages from any source, polls)"},
     {"RESIL_REPLICAS_SECONDS", ConfigType::kReal, "0.1..1000000", "60",
-     "how long a part waits for what the leading one was told or chose, and for messages that came there"},
+     "how long a part waits for what the leading one was told or chose, and for messages that came there; and how long "
+     "the "
+     "leading one waits, at least twice that, for a part that says nothing"},
 };
 
 int parts, part, members;  // as in `place`
@@ -245,6 +247,7 @@ void after_init() {
                    {.file = file_of_mpi,
                     .refuse = refuse,
                     .may_differ = may_differ,
+                    .waiting = dropped_look,
                     .processor = names && leader.processor[0] != 0 ? leader.processor : nullptr}))
     stop(text::no_split);
   files_scan(part == 0, true);
@@ -263,6 +266,7 @@ void after_init() {
     return;
   }
   words_begin();
+  dropped_begin();
   if (config_integer("RESIL_REPLICAS_FOLLOW") > 0) times_begin();
 }
 
@@ -281,8 +285,9 @@ void enter(Event& e) {
     prepare_addresses(*e.thread);
   }
   const uint64_t now = ticks();
-  times_call((e.attributes & kCallPoll) != 0, now);
-  words_progress(*e.thread, now);
+  dropped_call(now);
+  times_call(*e.thread, (e.attributes & kCallPoll) != 0, now);
+  words_progress(now);
   capture_enter(e);
 }
 
@@ -290,8 +295,8 @@ void leave(Event& e) {
   if (begun && comparing && !e.nested) capture_leave(e);
 }
 
-void progress(Thread& thread) {
-  if (begun && comparing) words_progress(thread, ticks());
+void progress(Thread&) {
+  if (begun && comparing) words_progress(ticks());
 }
 
 double time(Thread& thread, CallId id, double value) {
@@ -302,18 +307,22 @@ bool times() { return true; }
 /// MPI_Finalize is the program's last call: before the real one.
 void before_finalize() {
   if (!begun || !comparing || current_thread == nullptr) return;
+  dropped_call(ticks());
   times_end(*current_thread);
   words_end(*current_thread);
+  dropped_end(*current_thread);
+  words_close();
   comparing = false;
 }
 
 /// At the end of a process that has finalised MPI; of a part's first one, when nobody writes any more.
-void remove_files(int, void*) {
+void remove_files(int status, void*) {
   if (runtime.pid != getpid()) return;
   if (last_words[0] != 0) unlink(last_words);
   goodbye_forget();
-  if (runtime.rank % members != 0) return;
-  paths_end();
+  dropped_at_exit(status);
+  if (runtime.rank % members != 0 || parts_without_finalize) return;
+  paths_end(runtime.directory, part);
   if (part == 0) input_end();
 }
 

@@ -10,118 +10,79 @@
 #include <cstring>
 
 #include "detectors/replicas/words.h"
-#include "shim/abi/backend.h"
 #include "shim/base/bit_cast.h"
+#include "shim/call/parts.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
 #include "shim/report/json.h"
-#include "shim/runtime/mailbox.h"
 #include "shim/runtime/memory.h"
+#include "shim/runtime/part_stream.h"
 #include "shim/runtime/progress.h"
 
 namespace resil::replicas {
 
 namespace {
 
-constexpr uint32_t kValues = 63, kMessages = 2048, kPosted = 16;
 constexpr uint32_t kMostBetween = 4096;  ///< values between two calls
 
+/// An item of the stream.
 struct Time {
   uint64_t call;  ///< and in the upper byte the clock; 0: MPI_Wtime
-  uint64_t value;
+  uint64_t value;  ///< of kComplete none: all that was asked for before this many calls has been sent
 };
 constexpr unsigned kClockShift = 56;
 constexpr uint64_t kCallMask = (uint64_t{1} << kClockShift) - 1;
-struct Message {
-  uint64_t complete;  ///< all values asked for before this many calls are here or were sent before
-  uint32_t count, last;  ///< last: there are no more
-  Time values[kValues];
-};
-
+constexpr uint64_t kComplete = uint64_t{0xff} << kClockShift;
+static_assert(kClockCount < 0xff);
 bool open;
 uint64_t calls, given, missed;
+constinit PartStream stream = {};
 
 // The leader's.
-Message* messages;
-uint64_t requests[3][kMessages];
-uint32_t first_sent, to_send,
-    filling;  // by number, modulo kMessages: under way, full and waiting for a call, being filled
 uint32_t between;
 uint64_t last_flush;
 
 // A follower's.
-mailbox::Inbox<Message> inbox;
-Message* posted;
-uint64_t posted_requests[kPosted];
 Time* queue;
 uint32_t queue_room, head, tail;
 uint64_t complete;
-bool ended;
 struct Last {
   uint64_t value, real;
   bool any;
 } lasts[kClockCount];
 Thread* own_thread;
 
-size_t bytes_of(const Message& message) { return offsetof(Message, values) + message.count * sizeof(Time); }
-
-void take_back_sent() {
-  for (; first_sent != to_send; ++first_sent)
-    for (int part = 1; part < place.parts; ++part) {
-      uint64_t& request = requests[part - 1][first_sent % kMessages];
-      if (request != 0 && !backend->test(&request)) return;
-      request = 0;
-    }
+uint64_t patience() {
+  return static_cast<uint64_t>(config_real("RESIL_REPLICAS_SECONDS") * runtime.header->ticks_per_second);
 }
 
-/// Sends what there is. Inside a call.
-void flush(bool last) {
-  for (; to_send <= filling; ++to_send) {
-    Message& message = messages[to_send % kMessages];
-    if (message.count == 0 && !last) break;
-    message.complete = to_send == filling ? calls : 0;
-    message.last = last && to_send == filling;
-    for (int part = 1; part < place.parts; ++part) {
-      uint64_t& request = requests[part - 1][to_send % kMessages];
-      if (!mailbox::send(&message, bytes_of(message), place.partner(part), tags::kReplicas[1], &request)) request = 0;
-    }
-  }
-  filling = to_send;
-  messages[filling % kMessages].count = 0;
+void put(uint64_t call, uint64_t value) {
+  const Time time = {call, value};
+  stream.put(&time, sizeof(time));
 }
-
-bool has_room() { return filling - first_sent < kMessages - 1; }
 
 void take_what_came() {
-  bool failed = false;
-  while (inbox.is_open() && inbox.has_come(&failed)) {
-    const Message& message = inbox.message();
-    if (failed || message.last != 0) ended = true;
-    if (!failed) {
-      if (message.complete != 0) complete = message.complete;
-      if (head == tail) head = tail = 0;
-      if (memory::grow_array(&queue, &queue_room, tail + message.count, 4096u)) {
-        memcpy(queue + tail, message.values, message.count * sizeof(Time));
-        tail += message.count;
-      }
+  stream.take([](const unsigned char* at, size_t left) -> size_t {
+    Time time;
+    if (left < sizeof(time)) return 0;
+    memcpy(&time, at, sizeof(time));
+    if (time.call >= kComplete) {
+      complete = time.call & kCallMask;
+      return sizeof(time);
     }
-    if (failed) inbox.close();
-    else inbox.again();
-  }
+    if (head == tail) head = tail = 0;
+    if (!memory::grow_array(&queue, &queue_room, tail + 1, 4096u)) return stream.stop(), sizeof(time);
+    queue[tail++] = time;
+    return sizeof(time);
+  });
 }
 
 }  // namespace
 
 void times_begin() {
   own_thread = current_thread;
-  if (place.part == 0) {
-    messages = memory::map_array<Message>(kMessages);
-    open = messages != nullptr;
-    return;
-  }
-  posted = memory::map_array<Message>(kPosted);
-  open = posted != nullptr && inbox.open(tags::kReplicas[1], posted, posted_requests, kPosted);
+  open = stream.begin(tags::kReplicas[1]);
 }
 
 namespace {
@@ -130,26 +91,24 @@ namespace {
 template <class Add>
 uint64_t told(Thread& thread, unsigned clock, uint64_t value, Add add) {
   if (place.part == 0) {
-    if (between++ >= kMostBetween || !has_room()) {
+    if (between++ >= kMostBetween || !stream.has_room(2 * sizeof(Time))) {
+      if (between <= kMostBetween) may_differ("clocks that the leading part could not hand over");
       ++missed;
       return value;
     }
-    Message& message = messages[filling % kMessages];
-    message.values[message.count++] = {calls | uint64_t{clock} << kClockShift, value};
+    put(calls | uint64_t{clock} << kClockShift, value);
     ++given;
-    if (message.count == kValues) messages[++filling % kMessages].count = 0;
     return value;
   }
   const auto is_known = [] {
     take_what_came();
     while (head < tail && (queue[head].call & kCallMask) < calls) ++head;
-    return head < tail || complete > calls || ended;
+    return head < tail || complete > calls || stream.has_ended();
   };
   if (!is_known()) {
-    const uint64_t limit =
-        ticks() + static_cast<uint64_t>(config_real("RESIL_REPLICAS_SECONDS") * runtime.header->ticks_per_second);
+    const uint64_t limit = ticks() + patience();
     wait_until(
-        thread, [&] { return is_known() || ticks() > limit; }, kForOthers);
+        thread, [&] { return parts_waiting(), is_known() || ticks() > limit; }, kForOthers);
     if (!is_known()) {  // the leader is stuck, or the parts have come apart
       open = false;
       may_differ("a clock that the leading part has not asked");
@@ -206,35 +165,37 @@ void random_told(void* bytes, size_t count) {
   errno = error;
 }
 
-void times_call(bool poll, uint64_t now) {
+namespace {
+
+/// Inside a call.
+void flush() {
+  if (stream.has_news() && stream.has_room(sizeof(Time))) put(calls | kComplete, 0);
+  stream.send();
+}
+
+}  // namespace
+
+void times_call(Thread& thread, bool poll, uint64_t now) {
   if (!poll) ++calls;
   if (!open || place.part != 0) return;
   if (!poll) between = 0;
-  if (to_send == filling && messages[filling % kMessages].count == 0) return;
+  // A follower that is stuck is dropped within that time, one that is slow catches up.
+  if (!stream.has_room(kMostBetween * sizeof(Time))) [[unlikely]]
+    stream.make_room(thread, kMostBetween * sizeof(Time), 2 * patience());
+  if (stream.is_empty()) return;
   if (poll && now - last_flush < runtime.header->ticks_per_second / 5000) return;
   last_flush = now;
-  take_back_sent();
-  flush(false);
+  flush();
 }
 
 void times_end(Thread& thread) {
   if (!open) return;
   open = false;
   ++calls;
-  if (place.part == 0) {
-    const auto all_sent = [] {
-      take_back_sent();
-      return first_sent == to_send;
-    };
-    wait_until(
-        thread, [] { return take_back_sent(), has_room(); }, kForOthers);
-    flush(true);
-    wait_until(thread, all_sent, kForOthers);
-    return;
-  }
+  if (place.part == 0) return stream.end(thread);
   wait_until(
-      thread, [] { return take_what_came(), ended || !inbox.is_open(); }, kForOthers);
-  if (inbox.is_open()) inbox.close();
+      thread, [] { return take_what_came(), parts_waiting(), stream.has_ended(); }, kForOthers);
+  stream.close();
 }
 
 void times_report(JsonWriter& json) {

@@ -39,7 +39,7 @@ int64_t times_told_by_libc(Clock clock, int64_t value);
 /// Random bytes, as they were in the leading part. Likewise.
 void random_told(void* bytes, size_t count);
 /// The rank makes another call. `poll`: one that may be repeated as often as time allows, so that it does not count.
-void times_call(bool poll, uint64_t now);
+void times_call(Thread& thread, bool poll, uint64_t now);
 void times_end(Thread& thread);
 void times_report(JsonWriter& json);
 

@@ -44,7 +44,7 @@ bool open;
 Batch* batches;
 uint64_t requests[kBatches];
 uint32_t first_sent, filling;  // by number, modulo kBatches: under way are [first_sent, filling)
-uint64_t last_flush;
+uint64_t last_flush;  // of the leading part: when it last looked what has come
 
 // The leading part's.
 Word* own;
@@ -89,6 +89,7 @@ bool room_for_batch() {
 
 void take_batch(const Batch& batch) {
   Follower& follower = followers[batch.part < kMostParts ? batch.part : 0];
+  if (batch.count == 0 && batch.last == 0) return;  // says only that it goes on
   for (uint64_t number = follower.until; number < batch.first + batch.count; ++number) {
     if (number < from) continue;  // of a part that has come apart, and is not waited for
     const uint64_t at = number % kMostKept;
@@ -133,6 +134,7 @@ void compare(uint64_t number) {
 }
 
 void compare_what_is_there() {
+  for (int part = 1; part < place.parts; ++part) followers[part].apart |= is_dropped(part);
   for (; open;) {
     if (from >= added) return;
     for (int part = 1; part < place.parts; ++part)
@@ -154,6 +156,7 @@ void take_what_came() {
       return;
     }
     const Batch& batch = inbox.message();
+    dropped_heard(batch.part < kMostParts ? static_cast<int>(batch.part) : 0);
     if (open && batch.first + batch.count > from + kMostKept) return;  // later: the follower is that far ahead
     if (open) take_batch(batch);
     else if (batch.last != 0) followers[batch.part < kMostParts ? batch.part : 0].ended = true;
@@ -195,10 +198,14 @@ void words_add(Thread& thread, const Word& word, const Origin& origin) {
           thread,
           [&] {
             take_what_came();
+            dropped_look();
             compare_what_is_there();
             return number - from < kMostKept || ticks() > limit;
           },
           kForOthers);
+      for (int part = 1; number - from >= kMostKept && part < place.parts; ++part)
+        followers[part].apart |= followers[part].until <= from;
+      compare_what_is_there();
       if (number - from >= kMostKept) {
         open = false;
         return;
@@ -219,8 +226,11 @@ void words_add(Thread& thread, const Word& word, const Origin& origin) {
   if (batch.count == kBatch && room_for_batch()) send_batch(0);
 }
 
-void words_progress(Thread&, uint64_t now) {
+void words_progress(uint64_t now) {
   if (place.part == 0) {
+    // A test may offer the processor to others, and costs more than a small message.
+    if (now - last_flush < static_cast<uint64_t>(runtime.header->ticks_per_second) / 50000) return;
+    last_flush = now;
     take_what_came();
     compare_what_is_there();
     return;
@@ -228,8 +238,11 @@ void words_progress(Thread&, uint64_t now) {
   if (!open) return;
   take_back_sent();
   Batch& batch = batches[filling % kBatches];
-  if (batch.count == kBatch || (batch.count != 0 && now - last_flush > runtime.header->ticks_per_second / 10)) {
+  // One that has nothing to send says that it goes on.
+  const auto second = static_cast<uint64_t>(runtime.header->ticks_per_second);
+  if (batch.count == kBatch || now - last_flush > (batch.count != 0 ? second / 10 : dropped_pulse())) {
     last_flush = now;
+    if (batch.count == 0) batch.first = added;
     if (room_for_batch()) send_batch(0);
   }
 }
@@ -248,7 +261,6 @@ void words_end(Thread& thread) {
     if (mailbox::receive(&nothing, sizeof(nothing), place.partner(0), tags::kReplicas[2], &request) &&
         !wait_for_partner(thread, place.partner(0), [] { return take_back_sent(), backend->test(&request); }))
       backend->messages->cancel(&request);
-    open = false;
     return;
   }
   goodbye();
@@ -258,16 +270,16 @@ void words_end(Thread& thread) {
     const bool came = wait_for_partner(thread, place.partner(part_waited_for), [] {
       take_what_came();
       compare_what_is_there();
-      return followers[part_waited_for].ended || !inbox.is_open();
+      return followers[part_waited_for].ended || is_dropped(part_waited_for) || !inbox.is_open();
     });
     if (!came) followers[part_waited_for].lost = true;
   }
   compare_what_is_there();
-  if (inbox.is_open()) inbox.close();
   static uint64_t requests_of_goodbyes[kMostParts];
   static char nothing;
   for (int part = 1; part < place.parts; ++part) {
     uint64_t& request = requests_of_goodbyes[part];
+    if (is_dropped(part)) continue;
     if (mailbox::send(&nothing, sizeof(nothing), place.partner(part), tags::kReplicas[2], &request))
       for (int i = 0; i < 100000 && !backend->test(&request); ++i) {}
   }
@@ -288,6 +300,11 @@ void words_end(Thread& thread) {
   }
   open = false;
   found_end(thread);
+}
+
+void words_close() {
+  open = false;
+  if (inbox.is_open()) inbox.close();
 }
 
 void words_report(JsonWriter& json) {

@@ -45,9 +45,11 @@ void words_begin();
 /// The next word of this rank.
 void words_add(Thread& thread, const Word& word, const Origin& origin);
 /// Sends what is due, takes what has come. In any call.
-void words_progress(Thread& thread, uint64_t now);
+void words_progress(uint64_t now);
 /// In MPI_Finalize: the rest, and who was wrong.
 void words_end(Thread& thread);
+/// The last of it: nothing is taken any more.
+void words_close();
 void words_report(JsonWriter& json);
 
 // --- capture.cpp: calls as words
@@ -62,6 +64,23 @@ void goodbye();
 bool wait_for_partner(Thread& thread, int from, bool (*over)());
 void goodbye_forget();
 bool has_said_goodbye(int world_rank);
+
+// --- dropped.cpp
+/// In MPI_Init, after the split.
+void dropped_begin();
+/// The leading part: something has come from its partner of that part.
+void dropped_heard(int part);
+/// The rank makes a call.
+void dropped_call(uint64_t now);
+/// How often a follower says something, in ticks: a second, or less where it is waited for less than ten.
+uint64_t dropped_pulse();
+/// The rank waits for another part. The leading one drops those whose partner has said nothing for too long.
+void dropped_look();
+bool is_dropped(int part);
+/// The last wait in MPI_Finalize, for all ranks. False: a part has been dropped, and MPI is not finalised.
+bool dropped_end(Thread& thread);
+/// At the end of the process: files; its exit status.
+void dropped_at_exit(int status);
 
 // --- found.cpp
 /// Something in this rank chose among what may differ from part to part without anybody's fault. All ranks of the job

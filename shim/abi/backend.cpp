@@ -17,6 +17,7 @@
 #include "shim/call/dispatch.h"
 #include "shim/call/fast_path.h"
 #include "shim/call/large_count_fallback.h"
+#include "shim/call/parts.h"
 #include "shim/runtime/block_pool.h"
 #include "shim/runtime/staged.h"
 #include "shim/tables/deferred_free.h"

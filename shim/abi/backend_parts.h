@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/runtime/private_tags.h"
+
 namespace resil {
 
 struct PartFunctions {
@@ -22,6 +24,11 @@ struct PartFunctions {
   void (*set_processor_name)(const char* name);
   /// Does an MPI_File_open with this mode write? Create? Must the file be new?
   void (*file_mode)(int mode, bool* writes, bool* creates, bool* exclusive);
+  /// As Backend::send, but complete only when the receiver has taken it into a receive that it had posted.
+  bool (*send)(uint64_t comm, const void* data, size_t bytes, int destination, PrivateTag tag, uint64_t* request);
+  /// In place of MPI_Finalized and MPI_Finalize, once MPI is to count as finalised.
+  void* finalized;
+  void* finalize_again;
 };
 
 }  // namespace resil

@@ -59,6 +59,17 @@ bool parts_begin(int part, int parts, const PartHooks& hooks) {
   return true;
 }
 
+void parts_waiting() {
+  if (part_hooks.waiting != nullptr) part_hooks.waiting();
+}
+
+void parts_tell_finalized() {
+  for (unsigned layer = 0; layer < 2; ++layer) {
+    put(layer * kCallCount + static_cast<unsigned>(CallId::kMPI_Finalized), backend->parts->finalized);
+    put(layer * kCallCount + static_cast<unsigned>(CallId::kMPI_Finalize), backend->parts->finalize_again);
+  }
+}
+
 void parts_may_differ(const char* why) {
   if (part_hooks.may_differ != nullptr) part_hooks.may_differ(why);
 }

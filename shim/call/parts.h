@@ -6,6 +6,7 @@
 // differs. resil's own calls have no slot: for resil the world is the whole job.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace resil {
@@ -18,6 +19,8 @@ struct PartHooks {
   void (*refuse)(const char* call);
   /// From now on something may differ from part to part without a fault.
   void (*may_differ)(const char* why);
+  /// This rank waits for another part, which may be dropped. Between the tests of the wait.
+  void (*waiting)();
   /// What MPI_Get_processor_name says; null: the truth.
   const char* processor;
 };
@@ -32,6 +35,13 @@ extern PartPlace part_place;
 /// who carries it (checksum/record/live.cpp).
 inline constinit bool choices_follow = false;
 void parts_may_differ(const char* why);
+/// Parts that nobody waits for any more, a bit for each. Set by who makes parts.
+inline constinit std::atomic<uint32_t> parts_dropped = 0;
+/// To be called between the tests of any wait for another part.
+void parts_waiting();
+/// A rank will never come to MPI_Finalize: the real one is not called, and MPI is told to be finalised all the same.
+inline constinit bool parts_without_finalize = false;
+void parts_tell_finalized();
 /// From here on MPI chooses in this rank: the program has asked for what makes its messages others in each part, so
 /// that a choice of the leading one's might never come. Called at the same place in each part; async-signal-safe. Null:
 /// choices do not follow.

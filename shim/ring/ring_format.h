@@ -20,7 +20,7 @@ enum class Phase : uint32_t { kStarting = 0, kRunning = 1, kFinalizing = 2, kFin
 
 /// Where a section lies in the file. Offsets and sizes in bytes.
 struct Section {
-  char name[16];  ///< "trace buffers", "comms", "requests", "modules", "names", "calls", or a module's own
+  char name[16];  ///< "lanes" (trace buffers), "comms", "requests", "modules", "names", "calls", or a module's own
   uint64_t offset;
   uint64_t bytes;
   uint32_t entry_bytes;  ///< size of one entry

@@ -22,6 +22,10 @@ inline bool is_open() { return private_comm() != 0; }
 inline bool send(const void* data, size_t bytes, int rank, PrivateTag tag, uint64_t* request) {
   return backend->send(private_comm(), data, bytes, rank, tag, request);
 }
+/// The same, but the request is complete only when the receiver has taken the message. While parts are there.
+inline bool send_until_taken(const void* data, size_t bytes, int rank, PrivateTag tag, uint64_t* request) {
+  return backend->parts->send(private_comm(), data, bytes, rank, tag, request);
+}
 inline bool receive(void* data, size_t bytes, int rank, PrivateTag tag, uint64_t* request) {
   return backend->receive(private_comm(), data, bytes, rank, tag, request);
 }

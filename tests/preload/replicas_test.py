@@ -269,7 +269,7 @@ def check_names():
 
 def check_strangers():
     """A message that came in the leading part only is not waited for without end."""
-    result = program("strangers", parts=2, ranks=3, env={"RESIL_REPLICAS_SECONDS": "0.5", "RESIL_ON_MISMATCH": "log"})
+    result = program("strangers", parts=2, ranks=3, env={"RESIL_REPLICAS_SECONDS": "2", "RESIL_ON_MISMATCH": "log"})
     assert result.returncode == 0 and not result.timed_out, result.text()
     assert "do not come here" in choices_of(result)[3]["lost"], choices_of(result)
 
@@ -295,6 +295,39 @@ def check_choices():
     assert "any source" in str(found[0]["evidence"]), found
 
 
+def stuck(how, hangs, parts, **env):
+    return jobs.run(MPI, 2 * parts, [os.path.join(BUILD, f"parts_stuck.{MPI}"), how], timeout=120,
+                    env={"RESIL_REPLICAS": str(parts), "RESIL_REPLICAS_SECONDS": "1.5", "HANG": str(hangs), **env})
+
+
+def check_stuck(how, hangs, parts, **env):
+    """A rank that stops, in a part that follows: the job ends as the program does, and the part and the rank are named."""
+    plain = jobs.run(MPI, 2, [os.path.join(BUILD, f"parts_stuck.{MPI}")], preload=False, env=env)
+    result = stuck(how, hangs, parts, **env)
+    assert not result.timed_out and result.returncode == plain.returncode == int(env.get("STATUS", 0)), transparent.describe("the end differs", plain, result)
+    assert lines(result) == lines(plain) and b"is through" in plain.stdout, transparent.describe("output differs", plain, result)
+    loaded = reports.load(result.directory)
+    found = [one for report in loaded.values() for one in report["findings"] if one["kind"] == "part_dropped"]
+    assert len(found) == 1 and f"part {hangs // 2} of the job" in found[0]["message"], (result.text(), found)
+    named = {"culprit_ranks": [hangs], "victim_ranks": []} if how != "wait" else {"culprit_ranks": []}
+    assert named.items() <= found[0].items(), found
+    assert result.stderr.count(b"part_dropped") == 1 and b"resil: CLEAN" not in result.stderr, result.text()
+    for rank in (0, 1):
+        of = loaded[rank]["replicas"]
+        assert loaded[rank]["outcome"] == "finished" and of["words"] == of["compared"] + of["left_out"], of
+        assert parts == 2 or not of["left_out"], of  # two are left, which are compared to the end
+    left = [name for name in os.listdir(result.directory) if name.startswith("replicas-") or name == "part-0"]
+    assert not left, left
+
+
+def check_late():
+    """A follower that is silent for longer than RESIL_REPLICAS_SECONDS, where the leading part was silent for a third of that time: it is waited for."""
+    result = stuck("late", -1, 2, RESIL_REPLICAS_SECONDS="0.3")
+    assert result.returncode == 0, result.text()
+    for report in reports.load(result.directory).values():
+        assert not report["findings"] and not report["replicas"]["left_out"], report
+
+
 def check_one_part_fails():
     """What a part that fails alone has said is kept."""
     result = program("fail", parts=2)
@@ -318,7 +351,10 @@ def main(build, mpi, *names):
                ("names of hosts", check_names), ("process ids", check_ids), ("not deterministic", check_restless), ("a pool of workers", Long(check_pool)),
                *((f"requests of all kinds, {what}", lambda what=what: check_kinds(what)) for what in ("start", "ireduce")),
                *((f"flips, {kind}, {parts} parts", lambda kind=kind, parts=parts: check_flips(parts, kind))
-                 for kind in ("send", "isend", "reduce") for parts in (2, 3)), ("one part fails", check_one_part_fails)]
+                 for kind in ("send", "isend", "reduce") for parts in (2, 3)), ("one part fails", check_one_part_fails), ("a part that is late", check_late),
+               ("a rank in a loop", lambda: check_stuck("loop", 3, 2)), ("a rank that is stopped, three parts", lambda: check_stuck("stop", 4, 3, STATUS="3")),
+               ("a rank in a loop, three parts", Long(lambda: check_stuck("loop", 2, 3))), ("a rank that waits for ever", Long(lambda: check_stuck("wait", 2, 2))),
+               ("a rank that is stopped, and choices", Long(lambda: check_stuck("stop", 3, 2, CALLS="30000")))]
     return run_checks(checks)
 
 

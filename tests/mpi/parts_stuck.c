@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A rank that stops, for replicas_test.py: the other parts of the job go on without it.
+//
+// parts_stuck HOW    20 steps in which every rank needs every other one. HANG=RANK: the job's rank that stops in step
+// 10, HOW: in a loop, by a signal (stop), or in a wait for what never comes (wait). CALLS=N: how many calls in which
+// MPI chooses each other one makes from there on. STATUS=N: with which the last rank exits. HOW late: rank 1 of each
+// part computes for 1.5 s there, in part 1 for 4.
+
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int rank, size, job_rank;
+
+static int number(const char* name, int otherwise) {
+  const char* text = getenv(name);
+  return text != NULL ? atoi(text) : otherwise;
+}
+
+static void stop(const char* how) {
+  volatile int forever = 1;
+  double nothing;
+  if (strcmp(how, "loop") == 0)
+    while (forever) {}
+  if (strcmp(how, "stop") == 0) raise(SIGSTOP);
+  if (strcmp(how, "wait") == 0) MPI_Recv(&nothing, 1, MPI_DOUBLE, rank, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* Written when stdio ends, after MPI_Finalize. */
+static void say_late(void) { printf("rank %d is through\n", rank); }
+
+int main(int argc, char** argv) {
+  double data[64], all[64];
+  const char* how = argc > 1 ? argv[1] : "";
+  int over = 0;
+  job_rank = number("PMIX_RANK", number("PMI_RANK", 0));
+  const int here = job_rank == number("HANG", -1);
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (int i = 0; i < 64; ++i) data[i] = rank + i;
+  for (int step = 0; step < 20; ++step) {
+    if (here && step == 10) stop(how);
+    const struct timespec pause = {job_rank / size == 1 ? 4 : 1, 500000000};
+    if (strcmp(how, "late") == 0 && rank == 1 && step == 10) nanosleep(&pause, NULL);
+    for (int i = 0; step == 10 && !here && i < number("CALLS", 0); ++i) {
+      double out = i + MPI_Wtime(), in = 0;
+      MPI_Sendrecv(&out, 1, MPI_DOUBLE, 0, 7, &in, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 7, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+      if (in != out) abort();
+    }
+    MPI_Allreduce(data, all, 64, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < 64; ++i) data[i] = data[i] * 0.5 + all[63 - i];
+  }
+  if (rank == 0) printf("%.17g\n", data[7]);
+  if (rank == 0) atexit(say_late);
+  MPI_Finalize();
+  MPI_Finalized(&over);
+  if (rank == 0) printf("over: %d\n", over);
+  return rank == size - 1 ? number("STATUS", 0) : 0;
+}
