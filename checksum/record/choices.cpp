@@ -54,7 +54,7 @@ uint32_t matched_count, matched_room;  // a power of two
 /// An item of that size goes in: sends what is full.
 bool begin_item(Thread& thread, size_t size) {
   if (!open) return false;
-  if (!stream.make_room(thread, size, 2 * patience)) {  // one that is stuck is dropped before
+  if (!stream.make_room(thread, size, 4 * patience)) {  // one that is stuck is dropped before
     open = false;  // a partner is stuck: it learns at the end that nothing follows
     choices_follow = false;
     parts_may_differ("choices of MPI's that the leading part could not hand over");

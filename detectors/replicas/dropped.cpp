@@ -3,13 +3,16 @@
 // Parts that are not waited for any more: a rank of theirs has stopped. See words.h.
 //
 // Only a rank of the leading part drops another one, and only while it waits for it. All ranks come to the same end by
-// one file in the report directory, a link `replicas-verdict` that says `drop` or `finalize` and is made once: by who
-// drops a part first, or by who learns first that all ranks have come to MPI_Finalize. After `drop` nobody calls the
-// real MPI_Finalize, which waits for all ranks; processes end in leave_together().
+// one file in the report directory, a link `replicas-verdict` that is made once: by who drops a part first (`drop`), or
+// by who learns first that all ranks have come to MPI_Finalize (`finalize`). After `drop` nobody calls the real
+// MPI_Finalize, which waits for all ranks; processes end in leave_together(). Where the MPI library goes on after the
+// death of a rank the verdict may be `dead`: the others of that part follow it. MPI_Finalize is left out there, too:
+// that of Open MPI 5.0.7 does not return in one of four such jobs.
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -47,8 +50,9 @@ constexpr double kLongerThanOwn = 4;  ///< a partner may be that many times slow
 // In ticks. Silence is time in which this rank has looked: not that in which it was stopped itself.
 uint64_t second, pulse, silent[kMostParts], last_look, last_call, longest;
 uint64_t next_file_look;
+bool survives;  // this job goes on after the death of a rank
 bool looking;  // inside of a look: publishing may wait, and look again
-bool all_came;
+bool ended_by_death;  // the verdict
 volatile int exit_status_of_program;
 
 void path_of(char (&path)[1200], const char* name, int number = -1) {
@@ -137,9 +141,16 @@ Seen see(int world_rank) {
   return seen;
 }
 
-void publish(int part, double seconds) {
+void publish(int part, int dead, double seconds) {
   Finding finding;
   finding.start("part_dropped", Confidence::kVerified);
+  if (dead >= 0) {
+    finding.culprit(dead);
+    finding.say(text::part_died, part, dead, host_of(dead));
+    finding.to_do(text::part_died_to_do, dead);
+    finding_publish(finding);
+    return;
+  }
   int named = place.partner(part), others = 0;
   constexpr const char* kWords[] = {"", "", "outside of MPI", "stopped by a signal", "ended"};
   char seen_ranks[5][100] = {};
@@ -165,8 +176,8 @@ void publish(int part, double seconds) {
   finding_publish(finding);
 }
 
-void drop(int part) {
-  if (!decide("drop")) {
+void drop(int part, int dead) {
+  if (!decide(dead >= 0 ? "dead" : "drop")) {
     silent[part] = 0;  // all ranks are in MPI_Finalize by now
     return;
   }
@@ -175,10 +186,25 @@ void drop(int part) {
   const int file = openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return;  // another rank says so
   close(file);
-  publish(part, static_cast<double>(silent[part]) / static_cast<double>(second));
+  publish(part, dead, static_cast<double>(silent[part]) / static_cast<double>(second));
   found_mark();
   parts_dropped |= 1u << part;
   make("replicas-dropped", part, "");  // now the others go on, which may end the job
+}
+
+/// What MPI says of ranks that have died.
+void look_for_dead() {
+  int ranks[64];
+  const int count = mailbox::acknowledge_dead(64, ranks);
+  for (int i = 0; i < count; ++i) {
+    const int part = ranks[i] / place.members;
+    if (part != 0 && !is_dropped(part)) drop(part, ranks[i]);
+  }
+}
+
+/// The rank's part has lost a rank, and the job goes on without it. A process that ended otherwise would be waited for.
+void follow_the_dead() {
+  if (place.part != 0) raise(SIGKILL);
 }
 
 uint64_t patience() {
@@ -193,6 +219,8 @@ uint64_t patience() {
 void dropped_begin() {
   second = static_cast<uint64_t>(runtime.header->ticks_per_second);
   last_call = ticks();
+  survives = job_survives() && backend->parts->on_death != nullptr;
+  if (survives) backend->parts->on_death(follow_the_dead);
   const double tenth = config_real("RESIL_REPLICAS_SECONDS") / 10;
   pulse = static_cast<uint64_t>((tenth < 1 ? tenth : 1) * static_cast<double>(second));
 }
@@ -214,12 +242,13 @@ void dropped_look() {
   if (now > next_file_look) {
     next_file_look = now + second / 2;
     look_at_files();
+    if (survives && place.part == 0) look_for_dead();
   }
   if (place.part != 0) words_progress(now);  // says something
   for (int part = 1; place.part == 0 && part < place.parts; ++part) {
     if ((parts_dropped.load(std::memory_order_relaxed) & 1u << part) != 0) continue;
     silent[part] += passed < second / 4 ? passed : second / 4;
-    if (silent[part] > patience()) drop(part);
+    if (silent[part] > patience()) drop(part, -1);
   }
   looking = false;
 }
@@ -254,25 +283,44 @@ bool dropped_end(Thread& thread) {
             under_way = true;
             continue;
           }
-          for (uint64_t& request : requests)
-            if (request != 0 && backend->test(&request)) request = 0;
+          for (uint64_t& request : requests) {
+            bool lost = false;
+            if (request != 0 && mailbox::is_over(&request, &lost) && !lost) request = 0;
+          }
           if (requests[0] != 0 || requests[1] != 0) return false;
           under_way = false;
           distance *= 2;
         }
       },
       kForOthers);
-  all_came = !dropped && decide("finalize");
-  if (!all_came) parts_without_finalize = true;
-  return all_came;
+  if (!dropped && decide("finalize")) return true;
+  look_at_files();
+  ended_by_death = decide("dead");
+  if (ended_by_death && is_dropped(place.part)) follow_the_dead();
+  parts_without_finalize = true;
+  return false;
 }
+
+namespace {
+
+void remove_marks() {
+  char path[1200];
+  for (int part = 1; part < place.parts; ++part)
+    for (const char* name : {"replicas-drops", "replicas-dropped"}) {
+      path_of(path, name, part);
+      unlink(path);
+    }
+  path_of(path, "replicas-left", 0);
+  unlink(path);
+  path_of(path, "replicas-verdict");
+  unlink(path);
+}
+
+}  // namespace
 
 void dropped_at_exit(int status) {
   exit_status_of_program = status;
-  if (!all_came || runtime.rank != 0) return;
-  char path[1200];
-  path_of(path, "replicas-verdict");
-  unlink(path);
+  if (runtime.rank == 0 && !parts_without_finalize) remove_marks();
 }
 
 namespace {
@@ -298,40 +346,43 @@ int status_of(int rank) {
 }
 
 /// The last that a process does, when MPI_Finalize has been left out: launchers kill a job when a process ends that has
-/// not called it. So all wait here for each other, and rank 0 ends the job, with the program's exit status.
+/// not called it. So all wait here for each other. Rank 0 ends the job then, with the program's exit status; where it
+/// goes on after a death (the launcher of Open MPI 5.0 does not end after an MPI_Abort there) each process ends itself.
 [[gnu::destructor]] void leave_together() {
   if (!parts_without_finalize || runtime.pid != getpid()) return;
   flush_output();
   char number[16];
   snprintf(number, sizeof(number), "%d", exit_status_of_program);
   make("replicas-gone", runtime.rank, number);
-  const timespec pause = {0, 20000000}, hour = {3600, 0};
+  const timespec pause = {0, 20000000};
+  if (runtime.rank != 0) {
+    while (!is_there("replicas-left", 0)) nanosleep(&pause, nullptr);
+    status_of(runtime.rank);  // its file goes: rank 0 sees that
+    return;
+  }
   int status = exit_status_of_program;
-  for (; runtime.rank != 0;) nanosleep(&hour, nullptr);
   // Those that follow write nothing that anybody needs: ten seconds.
   for (int rank = 1, left = 500; rank < runtime.size && left > 0;) {
     const int part = rank / place.members;
     if (is_dropped(part) || is_there("replicas-gone", rank)) ++rank;
     else if (nanosleep(&pause, nullptr) == 0 && part != 0) --left;
   }
+  if (ended_by_death) {
+    make("replicas-left", 0, "");
+    status_of(0);
+    for (int rank = 1, left = 250; rank < runtime.size && left > 0;)
+      if (!is_there("replicas-gone", rank)) ++rank;
+      else if (nanosleep(&pause, nullptr) == 0) --left;
+  }
   for (int rank = 0; rank < runtime.size; ++rank) {
     const int of_rank = status_of(rank);
     if (status == 0 && rank < place.members) status = of_rank;
   }
-  for (int part = 1; part < place.parts; ++part) {
-    char path[1200];
-    for (const char* name : {"replicas-drops", "replicas-dropped"}) {
-      path_of(path, name, part);
-      unlink(path);
-    }
+  for (int part = 0; part < place.parts; ++part)
     if (!is_dropped(part)) paths_end(runtime.directory, part);
-  }
-  paths_end(runtime.directory, 0);
   input_end();
-  char path[1200];
-  path_of(path, "replicas-verdict");
-  unlink(path);
-  backend->messages->abort(status);
+  remove_marks();
+  if (!ended_by_death) backend->messages->abort(status);
 }
 
 }  // namespace

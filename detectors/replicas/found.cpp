@@ -115,7 +115,10 @@ void publish(uint64_t number, const Word* words, const bool* compared, const Ori
                 : no_two_agree ? "no two of the three parts agree: what the program sends is another in each run"
                                : "another rank has made a call whose outcome depends on time");
   finding_publish(finding);
-  if (!open && strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0) stop_job(90);
+  // Of two nobody knows which is right, nor whether either is wrong: what was never initialised differs as well. That
+  // ends a job only where somebody has asked for it.
+  const bool ends = odd >= 0 || !config_is_default("RESIL_ON_MISMATCH");
+  if (!open && ends && strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0) stop_job(90);
 }
 
 }  // namespace

@@ -72,6 +72,10 @@ RESIL_FINDING(
     "A rank of that part has stopped, or its part waits for such a rank; the leading part did not wait any longer.",
     "look at rank %d: resil why, or the stacks that hang detection writes, say where it is. A part that is only slow "
     "is waited for with a larger RESIL_REPLICAS_SECONDS.");
+RESIL_FINDING(part_died,
+              "part %d of the job has been dropped: rank %d on %.60s has died. The other parts go on without it",
+              "The MPI library goes on after the death of a rank; the other ranks of that part have been ended.",
+              "see why rank %d died: its last words, or the kernel's, on that node.");
 RESIL_MESSAGE(threads_not_compared, note, "replicas: with MPI_THREAD_MULTIPLE parts are not compared",
               "The calls of several threads have no order of their own.", "Nothing; or use MPI_THREAD_SERIALIZED.");
 

@@ -181,7 +181,7 @@ void times_call(Thread& thread, bool poll, uint64_t now) {
   if (!poll) between = 0;
   // A follower that is stuck is dropped within that time, one that is slow catches up.
   if (!stream.has_room(kMostBetween * sizeof(Time))) [[unlikely]]
-    stream.make_room(thread, kMostBetween * sizeof(Time), 2 * patience());
+    stream.make_room(thread, kMostBetween * sizeof(Time), 4 * patience());
   if (stream.is_empty()) return;
   if (poll && now - last_flush < runtime.header->ticks_per_second / 5000) return;
   last_flush = now;

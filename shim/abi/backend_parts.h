@@ -14,6 +14,9 @@ struct PartFunctions {
   /// Collective over MPI_COMM_WORLD. The new communicator has the world's name and error handler, and is freed in
   /// MPI_Finalize, behind the attributes of MPI_COMM_SELF, as the world itself is.
   bool (*split)(int part, int parts, uint64_t* comm);
+  /// In a job that goes on after the death of a rank: calls `died()` where a call over the part, or what is made of it,
+  /// fails for that reason and the program has set no error handler. All other errors end the job, as by default.
+  void (*on_death)(void (*died)());
   /// In place of MPI_Comm_get_attr and MPI_Attr_get: the part's attribute, else the world's.
   void* get_attribute;
   void (*set_world_handler)(uint64_t errhandler);

@@ -85,7 +85,8 @@ void PartStream::push() {
     uint64_t* requests = requests_[part];
     for (; taken != sent; ++taken) {
       uint64_t& request = requests[taken % kUnderWay];
-      if (request != 0 && !backend->test(&request)) break;
+      bool failed = false;
+      if (request != 0 && !mailbox::is_over(&request, &failed)) break;
       request = 0;
     }
     for (; sent != filling_ && sent - taken < kUnderWay; ++sent) {

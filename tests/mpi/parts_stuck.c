@@ -3,9 +3,9 @@
 // A rank that stops, for replicas_test.py: the other parts of the job go on without it.
 //
 // parts_stuck HOW    20 steps in which every rank needs every other one. HANG=RANK: the job's rank that stops in step
-// 10, HOW: in a loop, by a signal (stop), or in a wait for what never comes (wait). CALLS=N: how many calls in which
-// MPI chooses each other one makes from there on. STATUS=N: with which the last rank exits. HOW late: rank 1 of each
-// part computes for 1.5 s there, in part 1 for 4.
+// 10, HOW: in a loop, by a signal (stop; die, for good), or in a wait for what never comes (wait). CALLS=N: how many
+// calls in which MPI chooses each other one makes from there on. STATUS=N: with which the last rank exits. HOW late:
+// rank 1 of each part computes for 1.5 s there, in part 1 for 4.
 
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -28,6 +28,7 @@ static void stop(const char* how) {
   if (strcmp(how, "loop") == 0)
     while (forever) {}
   if (strcmp(how, "stop") == 0) raise(SIGSTOP);
+  if (strcmp(how, "die") == 0) raise(SIGKILL);
   if (strcmp(how, "wait") == 0) MPI_Recv(&nothing, 1, MPI_DOUBLE, rank, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 

@@ -158,6 +158,33 @@ def check_flips(parts, kind):
         assert {"send": "MPI_Send", "isend": "MPI_Isend", "reduce": "MPI_Allreduce"}[kind] in one["message"], one
 
 
+def check_default():
+    """Of two parts nobody knows which is wrong, or whether one is: that ends no job that nobody has told to end."""
+    result = program("flip send", parts=2, env={"FLIP": "3"})
+    assert result.returncode == 0 and result.stderr.count(b"parts_differ [verified]") == 1, result.text()
+    result = program("flip send", parts=3, env={"FLIP": "3"})
+    assert result.returncode != 0 and result.stderr.count(b"parts_differ [verified]") == 1, result.text()
+
+
+def check_more_kinds(what, call):
+    """The same of partitioned messages, persistent collectives, and one-sided calls."""
+    def run(parts, **env):
+        return jobs.run(MPI, 2 * parts, [os.path.join(BUILD, f"parts_kinds.{MPI}"), what], env={"RESIL_REPLICAS": str(parts), **env})
+    if what == "get" and MPI == "openmpi" and jobs.openmpi_version() < (5,):
+        raise LeftOut("this MPI mixes up windows of communicators that were made by a split, also natively")
+    clean = run(2)
+    if clean.returncode == 77:
+        raise LeftOut("this MPI has none of these calls")
+    assert clean.returncode == 0, clean.text()
+    for rank, report in reports.load(clean.directory).items():
+        assert not report["findings"] and (rank > 1 or report["replicas"]["compared"] == report["replicas"]["words"] >= 6 * 2), report
+    assert not os.path.exists(os.path.join(clean.directory, "replicas-may-differ"))
+    result = run(3, FLIP="2", RESIL_ON_MISMATCH="log")
+    found = [one for report in reports.load(result.directory).values() for one in report["findings"]]
+    assert len(found) == 1 and found[0]["confidence"] == "verified" and found[0]["culprit_ranks"] == [2], (result.text(), found)
+    assert call in found[0]["message"], found
+
+
 def check_on_the_way():
     """Data that changes while MPI has it: the part is known, and no rank is accused."""
     result = program("flip all", parts=3, env={"FLIP": "-1", "RESIL_FAULT": "flip,rank=3,call=MPI_Recv,nth=5", "RESIL_ON_MISMATCH": "log"})
@@ -295,15 +322,18 @@ def check_choices():
     assert "any source" in str(found[0]["evidence"]), found
 
 
-def stuck(how, hangs, parts, **env):
-    return jobs.run(MPI, 2 * parts, [os.path.join(BUILD, f"parts_stuck.{MPI}"), how], timeout=120,
+def stuck(how, hangs, parts, options=(), **env):
+    return jobs.run(MPI, 2 * parts, [os.path.join(BUILD, f"parts_stuck.{MPI}"), how], timeout=120, options=options,
                     env={"RESIL_REPLICAS": str(parts), "RESIL_REPLICAS_SECONDS": "1.5", "HANG": str(hangs), **env})
 
 
 def check_stuck(how, hangs, parts, **env):
     """A rank that stops, in a part that follows: the job ends as the program does, and the part and the rank are named."""
     plain = jobs.run(MPI, 2, [os.path.join(BUILD, f"parts_stuck.{MPI}")], preload=False, env=env)
-    result = stuck(how, hangs, parts, **env)
+    options = ("--with-ft", "ulfm") if how == "die" else ()
+    if options and (MPI != "openmpi" or jobs.openmpi_version() < (5,)):
+        raise LeftOut("this MPI does not go on after the death of a rank")
+    result = stuck(how, hangs, parts, options, **env)
     assert not result.timed_out and result.returncode == plain.returncode == int(env.get("STATUS", 0)), transparent.describe("the end differs", plain, result)
     assert lines(result) == lines(plain) and b"is through" in plain.stdout, transparent.describe("output differs", plain, result)
     loaded = reports.load(result.directory)
@@ -350,10 +380,13 @@ def main(build, mpi, *names):
                ("choices that follow, a flip", check_led_flip), ("a message of the leading part's alone", check_strangers),
                ("names of hosts", check_names), ("process ids", check_ids), ("not deterministic", check_restless), ("a pool of workers", Long(check_pool)),
                *((f"requests of all kinds, {what}", lambda what=what: check_kinds(what)) for what in ("start", "ireduce")),
+               ("two parts that differ, by default", check_default),
+               *((f"data by {what}", lambda what=what, call=call: check_more_kinds(what, call))
+                 for what, call in (("partitioned", "MPI_Psend_init"), ("collective", "MPI_Allreduce_init"), ("get", "MPI_Put"))),
                *((f"flips, {kind}, {parts} parts", lambda kind=kind, parts=parts: check_flips(parts, kind))
                  for kind in ("send", "isend", "reduce") for parts in (2, 3)), ("one part fails", check_one_part_fails), ("a part that is late", check_late),
                ("a rank in a loop", lambda: check_stuck("loop", 3, 2)), ("a rank that is stopped, three parts", lambda: check_stuck("stop", 4, 3, STATUS="3")),
-               ("a rank in a loop, three parts", Long(lambda: check_stuck("loop", 2, 3))), ("a rank that waits for ever", Long(lambda: check_stuck("wait", 2, 2))),
+               ("a rank in a loop, three parts", Long(lambda: check_stuck("loop", 2, 3))), ("a rank that dies", lambda: check_stuck("die", 5, 3, STATUS="2")), ("a rank that waits for ever", Long(lambda: check_stuck("wait", 2, 2))),
                ("a rank that is stopped, and choices", Long(lambda: check_stuck("stop", 3, 2, CALLS="30000")))]
     return run_checks(checks)
 
