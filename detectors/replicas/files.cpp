@@ -334,6 +334,13 @@ Word arc4random_stand_in() {
   random_told(&value, sizeof(value));
   return value;
 }
+/// std::random_device, which asks the processor.
+template <unsigned row>
+Word random_device_stand_in(void* device) {
+  auto value = static_cast<uint32_t>(call(row, device));
+  random_told(&value, sizeof(value));
+  return value;
+}
 template <unsigned row>
 Word read_stand_in(int file, void* bytes, size_t count, Word room) {
   const Word result = call(row, file, bytes, count, room);
@@ -470,6 +477,7 @@ const Row kRows[] = {
     ROW("getrandom", getrandom_stand_in),
     ROW("getentropy", getentropy_stand_in),
     ROW("arc4random", arc4random_stand_in),
+    ROW("_ZNSt13random_device9_M_getvalEv", random_device_stand_in),
     ROW("read", read_stand_in),
     ROW("__read_chk", read_stand_in),
     ROW("fread", fread_stand_in),

@@ -226,6 +226,15 @@ def check_led(parts):
     assert chosen[0]["told"] > 20 * turns and chosen[0]["failing_polls"] > 0 and chosen[0]["matches"] == 21 * turns, chosen[0]
 
 
+def check_random_device():
+    """C++'s random device asks the processor: its numbers are the leading part's."""
+    result = jobs.run(MPI, 4, [os.path.join(BUILD, f"parts_random.{MPI}")], env={"RESIL_REPLICAS": "2"})
+    assert result.returncode == 0 and b"parts_differ" not in result.stderr, result.text()
+    assert not os.path.exists(os.path.join(result.directory, "replicas-may-differ")), result.text()
+    result = jobs.run(MPI, 4, [os.path.join(BUILD, f"parts_random.{MPI}")], env={"RESIL_REPLICAS": "2", "RESIL_REPLICAS_FOLLOW": "clocks"})
+    assert result.stderr.count(b"parts_differ [suspected]") == 1, result.text()
+
+
 def check_led_flip():
     """Where choices follow, what differs is a rank's fault."""
     result = program("led 2", parts=3, ranks=3, env={"FLIP": "3", "RESIL_ON_MISMATCH": "log"})
@@ -377,7 +386,7 @@ def main(build, mpi, *names):
                ("the world, three parts of one rank", lambda: check_world(3, 1)), ("standard input", check_input),
                ("what is refused", check_refused), ("nodes", check_nodes), ("clean", check_clean), ("a flip on the way", check_on_the_way), ("choices", check_choices),
                ("choices that follow, two parts", lambda: check_led(2)), ("choices that follow, three parts", Long(lambda: check_led(3))),
-               ("choices that follow, a flip", check_led_flip), ("a message of the leading part's alone", check_strangers),
+               ("choices that follow, a flip", check_led_flip), ("the random device of C++", check_random_device), ("a message of the leading part's alone", check_strangers),
                ("names of hosts", check_names), ("process ids", check_ids), ("not deterministic", check_restless), ("a pool of workers", Long(check_pool)),
                *((f"requests of all kinds, {what}", lambda what=what: check_kinds(what)) for what in ("start", "ireduce")),
                ("two parts that differ, by default", check_default),
