@@ -28,12 +28,12 @@ struct Choice {
 bool choices_begin();
 
 // The leader's.
-void choices_send(Thread& thread, uint64_t call, const Outcome& outcome, bool failed, const int32_t* indices,
-                  int64_t index_count);  ///< index_count -1: the call has no list
+void choices_send(Thread& thread, uint64_t call, const Outcome& outcome, bool failed, const int32_t* list,
+                  int64_t count);  ///< count -1: the call has no list
 void choices_send_poll(Thread& thread, uint64_t call);
 void choices_send_match(Thread& thread, uint64_t ordinal, const Match& match);
-/// Sends what there is, unless that was done just now. `polls`: in a call that may be repeated at once.
-void choices_flush(bool polls);
+/// Sends what there is, unless that was done just now. `in_poll`: in a call that may be repeated at once.
+void choices_flush(bool in_poll);
 
 // A follower's. Both wait for the leader, RESIL_REPLICAS_SECONDS at most.
 /// The leader's next choice, until choices_taken(). Null: there is none, or it has not come.
