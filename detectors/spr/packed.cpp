@@ -92,7 +92,8 @@ bool pack_lists(const Lists& lists, const int* selected, int64_t selected_count,
       if (number[at] == -1) number[at] = -2;  // wanted, numbered below in the order of memory
     });
   for (size_t i = 0; i < total; ++i) {
-    if (number[i] != -2) continue;
+    // Of this rank's own all: one whose replica is another rank's is compared with what was sent like the others.
+    if (number[i] != -2 && (number[i] != -1 || static_cast<int64_t>(i) >= lists.local)) continue;
     number[i] = particles;
     index[particles++] = static_cast<int>(i);
   }

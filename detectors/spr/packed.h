@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The replicas of a rank with all particles that their kernels read, numbered anew: replicas first. What one rank packs
-// is what the next one computes with. No MPI, no state.
+// The replicas of a rank with all particles that their kernels read, and all others of that rank, numbered anew:
+// replicas first. What one rank packs is what the next one computes with. No MPI, no state.
 #pragma once
 
 #include <cstdint>

@@ -267,6 +267,17 @@ def check_sph():
             assert not [note for note in notes if note.startswith("spr")], notes
 
 
+def check_flips_of_sph():
+    """A little of scripts/campaign spr: positions where replicas of other ranks cover some particles, densities that go wrong while
+    their kernel computes others. All that reach the result are found, and nothing else."""
+    for method, ranks, field, seed in (("hashed", MOST, 0, 3), ("cover", 2, 4, 2)):
+        result = jobs.run(MPI, ranks, [os.path.join(BUILD, f"sph.{MPI}"), "evrard", "500", "flips", str(field), "40", str(seed), "2"],
+                          timeout=90, env={"RESIL_SPR": method, "RESIL_ON_MISMATCH": "log", "RESIL_LOG": "quiet"})
+        text = result.stdout.decode()
+        assert result.returncode == 0 and "undetected" not in text and "2 runs, 0 false alarms" in text, result.text()
+        assert re.search(r"insignificant [1-9]\d* .*, significant [1-9]\d* detected", text), text
+
+
 def check_same_anywhere():
     """Selected by a hash of ids: as many on one rank as on several (which ones: test spr)."""
     chosen = {}
@@ -338,7 +349,7 @@ def main():
               ("silent", check_silent), ("sph", check_sph), ("deaths", check_deaths), ("languages", check_languages)]
     more = [("members", check_members), ("distance", check_distance)] if MPI == "openmpi" else []
     checks += more + shared([("off", check_off), ("results", check_result), ("computed", check_computed), ("abort", check_abort),
-                           ("one-sided lists, hashed", check_one_sided_hashed), ("copy", check_copy), ("bodies", check_nbody), ("hashed on any ranks", check_same_anywhere), ("between kernels", check_guard)], MPI)
+                           ("one-sided lists, hashed", check_one_sided_hashed), ("copy", check_copy), ("bodies", check_nbody), ("hashed on any ranks", check_same_anywhere), ("flips of the SPH", check_flips_of_sph), ("between kernels", check_guard)], MPI)
     return run_checks([(f"{name} ({MPI})", check) for name, check in checks])
 
 

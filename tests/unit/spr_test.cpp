@@ -227,6 +227,14 @@ TEST_CASE("packed lists are the program's, in its order; replicas come first") {
       });
       CHECK(entry == static_cast<size_t>(packed.offset[i + 1]));
     }
+    // Whatever was selected: as where replicas of other ranks cover some of a rank's particles.
+    REQUIRE(
+        pack_lists(part.lists(), selected.data(), static_cast<int64_t>(selected.size()) / 2, part.id.data(), packed));
+    once.clear();
+    for (int i = 0; i < packed.particles; ++i)
+      if (packed.index[static_cast<size_t>(i)] < part.local)
+        CHECK(once.insert(packed.index[static_cast<size_t>(i)]).second);
+    CHECK(static_cast<int64_t>(once.size()) == part.local);
     packed.neighbour[0] = packed.particles;
     CHECK(!packed_is_sound(packed));
   }
