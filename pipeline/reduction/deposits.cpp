@@ -39,7 +39,7 @@ struct Pool {
   int descriptor;
   Deposit* first;  ///< list of what is taken
 };
-constinit Pool pool = {}, second = {};
+constinit Pool pool = {.base = nullptr, .bytes = 0, .inode = 0, .descriptor = -1, .first = nullptr}, second = {};
 constinit SpinLock lock = {}, making_second = {};  // the latter once, across system calls
 bool connected;
 
@@ -181,11 +181,17 @@ void deposits_prepare(PoolShown* shown) {
 }
 
 void deposits_connect(const PoolShown* (*shown_by)(int world_rank), int node_ranks) {
-  if (!mailbox::is_open() || runtime.size <= 1) return;
-  // Who is alone on its node says yes: it is in no communicator that would use it.
-  const bool mine = node_ranks == 1 || (pool.base != nullptr && open_all(shown_by, node_ranks));
-  connected = mailbox::agree(mine) && pool.base != nullptr && !job_survives();
-  if (pool.base != nullptr) close(pool.descriptor);  // everybody has mapped it
+  if (mailbox::is_open() && runtime.size > 1 && !connected) {
+    // Who is alone on its node says yes: it is in no communicator that would use it.
+    const bool mine = node_ranks == 1 || (pool.base != nullptr && open_all(shown_by, node_ranks));
+    connected = mailbox::agree(mine) && pool.base != nullptr && !job_survives();
+  }
+  if (pool.descriptor < 0) return;
+  close(pool.descriptor);  // everybody has mapped it, or nobody uses it
+  pool.descriptor = -1;
+  if (connected) return;
+  munmap(pool.base, pool.bytes);
+  pool.base = nullptr;
 }
 
 bool deposits_reach(const Call& c, int* ranks) {
