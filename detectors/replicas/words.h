@@ -56,7 +56,7 @@ void words_report(JsonWriter& json);
 void capture_enter(Event& event);
 void capture_leave(Event& event);
 
-// --- goodbye.cpp
+// --- ends.cpp
 /// All that this rank sends has been given to MPI. Seen by partners outside of MPI.
 void goodbye();
 /// In MPI_Finalize: waits until `over()`, for what rank `from` sends: as long as that rank is on its way there, and
@@ -65,7 +65,6 @@ bool wait_for_partner(Thread& thread, int from, bool (*over)());
 void goodbye_forget();
 bool has_said_goodbye(int world_rank);
 
-// --- dropped.cpp
 /// In MPI_Init, after the split.
 void dropped_begin();
 /// The leading part: something has come from its partner of that part.
