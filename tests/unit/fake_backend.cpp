@@ -168,7 +168,8 @@ void prepare_thread(resil::Thread& thread, uint32_t trace) {
   thread.trace = &resil::runtime.traces[trace];
   thread.trace_index = trace;
   namespace ring = resil::ring;
-  thread.trace->last_place = (trace == 0 ? ring::kRecordsPerTrace : ring::kRecordsOfFurther) - 1;
+  __atomic_store_n(&thread.trace->last_place, (trace == 0 ? ring::kRecordsPerTrace : ring::kRecordsOfFurther) - 1,
+                   __ATOMIC_RELAXED);  // readers look while threads are made
   for (auto& peer : thread.trace->peers) peer.rank = -1;
   thread.trace->peers[resil::ring::kPeerEntries - 1].rank = -2;
 }
