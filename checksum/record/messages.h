@@ -119,7 +119,7 @@ RESIL_PHRASE(choices_differ, "calls in which MPI chooses, and which the leading 
 RESIL_PHRASE(choices_stuck, "messages that came in the leading part, and do not come here");
 RESIL_MESSAGE(
     choices_lost, note, "replicas: from here on MPI chooses in this rank by itself: %s",
-    "This part of the job has come apart from the leading one in what it asks MPI for, or waits too long for it.",
+    "This part of the job has diverged from the leading one in what it asks MPI for, or waits too long for it.",
     "See the finding of the job, if there is one. RESIL_REPLICAS_SECONDS is how long a part waits.");
 
 }  // namespace resil::messages::record

@@ -43,7 +43,7 @@ RESIL_MESSAGE(
     "If replicas disagree after such a file was read, let the program write its results elsewhere.");
 
 RESIL_FINDING(parts_differ,
-              "ranks %s run the same program on the same data and have come apart: what each %s differs first in %s",
+              "ranks %s run the same program on the same data and have diverged: what each %s differs first in %s",
               "The parts of the job computed different data. With two parts nobody can tell which of them is right.",
               "run again: if the finding comes back at the same call, the program's result differs from run to run "
               "(uninitialised memory, the order of threads, a clock, reductions: set RESIL_REDUCE=order); if not, a "
@@ -51,14 +51,14 @@ RESIL_FINDING(parts_differ,
               "wrongly once: RESIL_REPLICAS=3 tells which one.");
 RESIL_FINDING(
     one_differs,
-    "rank %d on %.60s has come apart from its partners: what it %s differs first in %s; of ranks %s the others agree",
+    "rank %d on %.60s has diverged from its partners: what it %s differs first in %s; of ranks %s the others agree",
     "Two parts of the job computed the same, one something else.",
     "keep jobs off %.60s if the finding comes back there, and send this report directory to the facility; if it comes "
     "back "
     "elsewhere at the same call, the program's result differs from run to run.");
 RESIL_FINDING(
     one_got_other,
-    "rank %d on %.60s has come apart from its partners: what it has got from MPI differs first in %s; of ranks %s the "
+    "rank %d on %.60s has diverged from its partners: what it has got from MPI differs first in %s; of ranks %s the "
     "others agree, and so does all that any rank of its part has given to MPI",
     "Data changed after the rank that gave it had been looked at: in that rank's memory, on the way, or in the memory "
     "of "

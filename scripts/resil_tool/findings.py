@@ -33,7 +33,7 @@ KINDS = {
                             "collectives with different results on different ranks", True),
     "double_run": ("step with different results in two runs of it", "steps with different results in two runs",
                    False),
-    "parts_differ": ("part of the job that has come apart", "parts of the job that have come apart", False),
+    "parts_differ": ("part of the job that has diverged", "parts of the job that have diverged", False),
     "part_dropped": ("part of the job that was dropped", "parts of the job that were dropped", False),
     "replica_mismatch": ("particle that differs from its replica", "particles that differ from their replicas", False),
     "particle_changed": ("particle whose data changed while a kernel read it", "particles whose data changed while kernels read it",
