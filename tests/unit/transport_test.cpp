@@ -18,6 +18,7 @@
 #include "checksum/ledger/parts_internal.h"
 #include "shim/abi/backend.h"
 #include "shim/call/attach.h"
+#include "shim/call/parts.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 
@@ -72,6 +73,7 @@ bool test(uint64_t* request) {
 namespace resil {
 Runtime runtime;
 const Backend* backend;
+PartPlace part_place;
 uint64_t private_comm() { return 1; }
 namespace ledger {
 bool is_concurrent, is_full, is_strict;
