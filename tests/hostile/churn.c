@@ -45,6 +45,7 @@ static void used_types(void) {
   MPI_Datatype type;
   int mine[16], theirs[16], peer;
   unsigned sum = 0;
+  grown();
   for (int k = 0; k < 20000; k++) {
     MPI_Type_vector(2 + k % 3, 1, 2 + k % 2, MPI_INT, &type);
     MPI_Type_commit(&type);
@@ -63,6 +64,7 @@ static void requests(void) {
   MPI_Request request[2];
   int mine, theirs;
   long sum = 0;
+  grown();
   for (int k = 0; k < 300000; k++) {
     mine = k;
     MPI_Irecv(&theirs, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request[0]);
