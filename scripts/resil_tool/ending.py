@@ -69,6 +69,8 @@ def reason(sender: str) -> str:
         return "the command timeout, at its limit"
     if _SHELL.match(sender):
         return "an operator or a script"
+    if sender.startswith("process "):
+        return "gone before its name was read: kill, pkill, or a script"
     return ""
 
 
@@ -152,7 +154,8 @@ def tell(directory, ranks, now: float | None = None) -> dict:
                 told["stands"], told["polling"] = _stands(alive, inside, outside)
     for rank in gone:
         if rank.end_sender or rank.end_signal:
-            told["senders"].setdefault((rank.end_sender, rank.end_signal), []).append(rank.key)
+            sender = rank.end_sender or ("process %d" % rank.end_pid if rank.end_pid else "")  # 0: of another pid namespace
+            told["senders"].setdefault((sender, rank.end_signal), []).append(rank.key)
     accusations = [sentence for _, what, sentence in log if what in ("notice", "suspected")]
     if accusations and not (log and log[-1][1] == "withdrawn"):  # who waits longest is a victim: who is waited for says more
         telling = [sentence for sentence in accusations if not _LONG_WAIT.match(sentence)] or accusations

@@ -152,6 +152,14 @@ class Ending(Case):
         self.assertEqual(sorted(ending.kernel_kills(time.time() - (500 if up > 900 else up - 3), log)), [4711, 4712])
         self.assertEqual(ending.kernel_kills(0, log + "-missing"), {})
 
+    def test_sender_without_a_name(self):
+        """pkill is gone before a rank reads its name; who sends from outside a container has no pid in it."""
+        for pid, words in ((18490, "ranks 0-3 were ended by process 18490 with signal 15 (gone before its name was read: kill, pkill, or a script)"),
+                           (0, "ranks 0-3 were ended by a process outside this container with signal 15")):
+            for rank in range(4):
+                self.ring_of(rank, True, 68, False, now=time.time() - 500, term=("", pid, 15))
+            self.assertIn(words, re.sub(r"\s+", " ", self.screen()[1]))
+
     def test_accusation_of_the_log_is_told(self):
         now = time.time() - 500
         for rank in range(4):
