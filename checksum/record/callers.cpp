@@ -62,7 +62,7 @@ bool in_libc(uint64_t address) {
     Extent found = {};
     const bool any = extent_of(reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, "gnu_get_libc_version")), &found);
     SpinGuard guard(lock);
-    if (any) libc = found;
+    if (any && known.load(std::memory_order_relaxed) == 0) libc = found;  // once: others read it
     known.store(any ? 1 : -1, std::memory_order_release);
   }
   return known.load(std::memory_order_relaxed) == 1 && libc.holds(address);

@@ -55,19 +55,6 @@ Why pack(const Set& set, Kept& kept) {
   return Why::kNone;
 }
 
-Why of_waited(Waited waited) {
-  return waited == Waited::kDone ? Why::kNone : waited == Waited::kTimeout ? Why::kSilent : Why::kDead;
-}
-
-Waited swap(Thread& thread, const Set& set, const Head& out, int to, Head* in, int from) {
-  Messages messages;
-  messages.receive(in, sizeof(*in), from, tag_of(set, TagOf::kSelect));
-  messages.send(&out, sizeof(out), to, tag_of(set, TagOf::kSelect));
-  const Waited waited = wait(thread, messages, patience_of(set));
-  if (waited != Waited::kDone) messages.cancel();
-  return waited;
-}
-
 Head head_of(const Set& set, const Kept& kept, Why why) {
   Head head = make_head(set, why);
   head.step = kept.step;
@@ -80,7 +67,7 @@ Head head_of(const Set& set, const Kept& kept, Why why) {
 Why exchange(Thread& thread, Set& set, Kept& own, Kept& before, Why* here) {
   const Head out = head_of(set, own, *here);
   Head in = {}, answer = {};
-  Why why = of_waited(swap(thread, set, out, set.next, &in, set.previous));
+  Why why = of_waited(swap_heads(thread, set, out, set.next, &in, set.previous));
   if (why != Why::kNone) return why;
   Why there = in.why != Why::kNone ? Why::kPartner : Why::kNone;
   if (in.magic != out.magic || in.set != out.set || in.fields != out.fields) there = Why::kFields;
@@ -90,7 +77,7 @@ Why exchange(Thread& thread, Set& set, Kept& own, Kept& before, Why* here) {
   before.fields = in.fields;
   const size_t coming = there == Why::kNone ? size_of(set, in.local, in.fields) : 0;
   if (there == Why::kNone && !before.data.reserve(coming)) there = Why::kMemory;
-  why = of_waited(swap(thread, set, head_of(set, own, there), set.previous, &answer, set.next));
+  why = of_waited(swap_heads(thread, set, head_of(set, own, there), set.previous, &answer, set.next));
   if (why != Why::kNone) return why;
   Messages messages;
   if (there == Why::kNone) messages.receive(before.data.data(), coming, set.previous, tag_of(set, TagOf::kSelect));

@@ -127,18 +127,6 @@ Why choose(Thread& thread, Set& set, const Lists& lists, const int64_t* ids, con
   return done ? Why::kNone : Why::kMemory;
 }
 
-/// Sends a head both ways round, or one way: what the rank before has to say, or the next one.
-Waited swap_heads(Thread& thread, Set& set, const Head& out, int to, Head* in, int from) {
-  Messages messages;
-  messages.receive(in, sizeof(*in), from, tag_of(set, TagOf::kSelect));
-  messages.send(&out, sizeof(out), to, tag_of(set, TagOf::kSelect));
-  const Waited waited = wait(thread, messages, patience_of(set));
-  if (waited != Waited::kDone) messages.cancel();
-  return waited;
-}
-
-Why of_waited(Waited waited) { return waited == Waited::kTimeout ? Why::kSilent : Why::kDead; }
-
 bool room_for(Packed& packed, const Head& head) {
   if (head.replicas < 0 || head.particles < head.replicas || head.entries < 0) return false;
   packed.replicas = head.replicas;
@@ -207,6 +195,19 @@ void look_at_pairs(Set& set, const Lists& lists, int64_t count) {
 }
 
 }  // namespace
+
+Waited swap_heads(Thread& thread, const Set& set, const Head& out, int to, Head* in, int from) {
+  Messages messages;
+  messages.receive(in, sizeof(*in), from, tag_of(set, TagOf::kSelect));
+  messages.send(&out, sizeof(out), to, tag_of(set, TagOf::kSelect));
+  const Waited waited = wait(thread, messages, patience_of(set));
+  if (waited != Waited::kDone) messages.cancel();
+  return waited;
+}
+
+Why of_waited(Waited waited) {
+  return waited == Waited::kDone ? Why::kNone : waited == Waited::kTimeout ? Why::kSilent : Why::kDead;
+}
 
 int set_select(Thread& thread, Set& set, const Lists& given, const int* owner) {
   if (set.broken != Why::kNone) {

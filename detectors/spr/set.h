@@ -195,6 +195,10 @@ constexpr uint32_t kTagsOfSet = 48;  ///< the first ones are those of the fields
 static_assert(kMostSets * kTagsOfSet == tags::kSpr.count);
 enum class TagOf : uint32_t { kHead = kMostFields, kResultHead, kSelect, kWords, kAgree };
 PrivateTag tag_of(const Set& set, TagOf what);
+/// Sends a head both ways round, or one way: what the rank before has to say, or the next one.
+Waited swap_heads(Thread& thread, const Set& set, const Head& out, int to, Head* in, int from);
+/// What a wait says of the rank that was waited for.
+Why of_waited(Waited waited);
 PrivateTag tag_of(const Set& set, const Field& field);
 Comparison comparison_of(const Field& field);
 /// What differs, with the values; `changed`: of the program's own data since it was sent.
