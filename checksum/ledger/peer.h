@@ -59,7 +59,7 @@ struct Peer {
   Peer* next_dirty;
   uint64_t announced;  ///< records so far
   uint64_t summed, sum_out;  ///< of these, the ones for matching queues, and the sum over them
-  uint64_t flushed, credited;  ///< records given to MPI; of these, taken by the other side
+  uint64_t flushed, credited;  ///< ordinals: the records before it went to MPI; were taken by the other side
   // Incoming.
   StreamIn in;  ///< from a rank of this node
   Queue* queue;

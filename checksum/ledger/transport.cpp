@@ -61,7 +61,8 @@ void close_page(Peer& to) {
   to.filling = nullptr;
 }
 
-bool may_send(const Peer& to) { return to.flushed - to.credited < kCreditRecords; }
+/// Both are ordinals. The other side's may be ahead: it counts what came by the stream since.
+bool may_send(const Peer& to) { return to.flushed < to.credited + kCreditRecords; }
 
 /// With the token: gives a rank's closed pages to MPI, as far as its credit goes. True: none is left.
 bool send_held(Peer& to) {
@@ -73,7 +74,7 @@ bool send_held(Peer& to) {
       if (page == nullptr) return to.held_first == nullptr;  // still under the lock: other threads close pages
       to.held_first = page->next;
       if (to.held_first == nullptr) to.held_last = nullptr;
-      to.flushed += page->header.count;
+      to.flushed = page->header.first + page->header.count;
       sent_by_messages += page->header.count;
     }
     launch(page, to);
@@ -127,7 +128,7 @@ bool send_header(Peer& to, Kind kind, uint64_t total, uint64_t sum, bool sums_ho
 
 void give_credit(Peer& from) {
   const uint64_t taken = from.taken_by_messages;
-  if (taken - from.credit_given >= kCreditEvery && send_header(from, Kind::kCredit, taken, 0, false))
+  if (taken - from.credit_given >= kCreditEvery && send_header(from, Kind::kCredit, from.next_ordinal, 0, false))
     from.credit_given = taken;
 }
 
