@@ -393,6 +393,7 @@ static void buffered(void) {
   TRY(MPI_Buffer_attach(room, size));
   TRY(MPI_Bsend(big, 40000, MPI_INT, other, 60, MPI_COMM_WORLD));
   say("full: %d", class_of(MPI_Bsend(big, 40000, MPI_INT, other, 61, MPI_COMM_WORLD)));
+  meet();  // a receive that was posted earlier would empty the other side's buffer before that call
   fill(big, sizeof(big), 3);  // the buffer is the program's again
   TRY(MPI_Recv(into, 40000, MPI_INT, other, 60, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   TRY(MPI_Buffer_detach(&detached, &back));
