@@ -32,7 +32,6 @@ namespace resil::ledger {
 
 namespace {
 
-constexpr double kImpatient = 0.05;  // seconds, after a drain that timed out; what MPI_Finalize keeps for good-byes
 constexpr double kLastAnswers = 0.25;  // seconds that MPI_Finalize waits for answers about results that differ
 constexpr double kOneWay = 1;  // seconds, for the good-bye of a rank that only received
 
@@ -41,7 +40,7 @@ struct Drains {
   double seconds;
   DrainResult last;
 } drains;
-bool impatient;
+bool timed_out_before;
 bool finished;
 
 template <class Use>
@@ -225,16 +224,16 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
     if (peer.given_up > peer.own_pending) peer.given_up = peer.own_pending;
   });
   if (!nothing_awaited(nullptr)) {
-    const bool came = wait_for_records(thread, impatient && seconds > kImpatient ? kImpatient : seconds);
+    const bool came = wait_for_records(thread, timed_out_before && seconds > kShortTimeout ? kShortTimeout : seconds);
     drains.timeouts += !came;
-    impatient = !came;
+    timed_out_before = !came;
     each_peer([](Peer& peer) { peer.given_up = peer.own_pending; });
   }
   if (finished) {  // no more receives here, and what is here of others is all
     decide_leftovers(thread);
     settle_disagreements(thread, all.left());
   }
-  impatient = impatient && !everything_verified();
+  timed_out_before = timed_out_before && !everything_verified();
   if (blame::open_cases() != 0) blame::settle(thread, all.left());
   if (finished) tell_unanswered();  // last: what the others said themselves says more
   DrainResult result = what_is_left();
@@ -260,9 +259,10 @@ DrainResult drain(Thread& thread, double seconds, const char* where) {
 void finish(Thread& thread, double seconds) {
   if (!connected() || finished) return;
   finished = true;
-  impatient = false;
+  timed_out_before = false;
   const Deadline all(seconds);
-  drain(thread, seconds > 2 * kImpatient ? seconds - kImpatient : seconds / 2, "MPI_Finalize");
+  // The good-byes keep a short time.
+  drain(thread, seconds > 2 * kShortTimeout ? seconds - kShortTimeout : seconds / 2, "MPI_Finalize");
   // After its good-bye a rank sends nothing more: then the posted receives can be taken back with nothing on its way.
   // Whoever received from a rank hears its good-bye; who only sent to it is sure to hear one only if it was received,
   // and waits shorter.

@@ -35,7 +35,6 @@ int32_t until_look = 32;  // approximate under MPI_THREAD_MULTIPLE
 
 namespace {
 
-constexpr double kImpatient = 0.05;  // seconds, after a wait in vain
 constexpr int32_t kLookEvery = 32;  // records of this rank between two looks at what has arrived
 constexpr int32_t kPollAtLeast = 8;  // of these looks, one at the messages
 constexpr uint64_t kOldTicksShare = 100;  // unsent records are old after a hundredth of a second
@@ -199,7 +198,7 @@ void await(Thread& thread, Peer& from) {
     return;
   const double timeout = config_real("RESIL_DRAIN_SECONDS");
   bool done = progress_until(
-      thread, __atomic_load_n(&from.overdue, __ATOMIC_RELAXED) && timeout > kImpatient ? kImpatient : timeout,
+      thread, __atomic_load_n(&from.overdue, __ATOMIC_RELAXED) && timeout > kShortTimeout ? kShortTimeout : timeout,
       [](void* of) {
         const Peer& waited = *static_cast<Peer*>(of);
         return outstanding(waited) == 0 || waited.lost;

@@ -10,6 +10,7 @@ namespace resil::ledger {
 constexpr uint32_t kBatchRecords = 92;  ///< records in one message of the private communicator
 constexpr uint64_t kCreditRecords = 8192;  ///< records on the way to one rank before it must have taken some
 constexpr uint64_t kCreditEvery = 2048;  ///< records taken between two credits
+constexpr double kShortTimeout = 0.05;  ///< seconds, for a rank that has been waited for in vain
 constexpr uint32_t kReceiveRing =
     2;  ///< receives posted on the private communicator: MPICH searches all that are posted
 constexpr uint32_t kMaxPages = 4096;  ///< 16 MiB of outgoing records and messages, all ranks together

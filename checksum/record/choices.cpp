@@ -29,7 +29,7 @@ struct Head {
 };
 
 bool open;
-uint64_t patience;  // ticks
+uint64_t timeout;  // ticks
 constinit PartStream stream = {};
 
 // The leader's.
@@ -54,7 +54,7 @@ uint32_t matched_count, matched_room;  // a power of two
 /// An item of that size goes in: sends what is full.
 bool begin_item(Thread& thread, size_t size) {
   if (!open) return false;
-  if (!stream.make_room(thread, size, 4 * patience)) {  // one that is stuck is dropped before
+  if (!stream.make_room(thread, size, 4 * timeout)) {  // one that is stuck is dropped before
     open = false;  // a partner is stuck: it learns at the end that nothing follows
     choices_follow = false;
     parts_may_differ("choices of MPI's that the leading part could not hand over");
@@ -152,7 +152,7 @@ void take_what_came() { stream.take(read_item); }
 template <class Known>
 bool wait_for_leader(Thread& thread, Known known) {
   if (known()) return true;
-  const uint64_t limit = ticks() + patience;
+  const uint64_t limit = ticks() + timeout;
   bool found = false;
   wait_until(
       thread,
@@ -169,7 +169,7 @@ bool wait_for_leader(Thread& thread, Known known) {
 }  // namespace
 
 bool choices_begin() {
-  patience = static_cast<uint64_t>(config_real("RESIL_REPLICAS_SECONDS") * runtime.header->ticks_per_second);
+  timeout = static_cast<uint64_t>(config_real("RESIL_REPLICAS_SECONDS") * runtime.header->ticks_per_second);
   return open = stream.begin(tags::kChoices[0]);
 }
 
@@ -228,7 +228,7 @@ void choices_progress() {
 
 void choices_end(Thread& thread) {
   if (part_place.part == 0) {
-    if (polls != 0 && stream.make_room(thread, sizeof(Head), patience)) put_polls();
+    if (polls != 0 && stream.make_room(thread, sizeof(Head), timeout)) put_polls();
     stream.end(thread);
     open = false;
     return;

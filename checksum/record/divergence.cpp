@@ -147,7 +147,7 @@ void say(Finding& finding, const Event* e, const PerThread& t, const Call* call,
     case What::kStuck:
       finding.victim(rank);
       if (d.source >= 0) finding.culprit(d.source);
-      finding.say(text::stuck, rank, runtime.host, name, number, where, mode.patience, d.expected_text);
+      finding.say(text::stuck, rank, runtime.host, name, number, where, mode.timeout, d.expected_text);
       finding.to_do(text::stuck_to_do);
       break;
     default:

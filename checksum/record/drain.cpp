@@ -122,7 +122,7 @@ void buffer_taken(const Channel& channel) {
 bool wait_for_space(Channel* channel, uint32_t stream) {
   SizeSignalShield shield;
   const double begin = monotonic_seconds();
-  double patient_since = begin;
+  double last_progress = begin;
   uint64_t written = writer.file.bytes();
   writer.stalls.fetch_add(1, std::memory_order_relaxed);
   writer.waiting.fetch_add(1, std::memory_order_acq_rel);
@@ -139,8 +139,8 @@ bool wait_for_space(Channel* channel, uint32_t stream) {
     const double now = monotonic_seconds();
     if (writer.file.bytes() != written) {
       written = writer.file.bytes();
-      patient_since = now;
-    } else if (now - patient_since > writer.patience) {
+      last_progress = now;
+    } else if (now - last_progress > writer.timeout) {
       recording_failed(0, "the file system takes nothing");
     }
   }
@@ -157,8 +157,8 @@ bool helper_start() {
   return made;
 }
 
-void helper_end(double patience) {
-  const double deadline = monotonic_seconds() + patience;
+void helper_end(double timeout) {
+  const double deadline = monotonic_seconds() + timeout;
   writer.helper_stop.store(true, std::memory_order_release);
   wake_helper();
   while (writer.helper_runs.load(std::memory_order_acquire) != 0 && monotonic_seconds() < deadline)

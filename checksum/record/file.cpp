@@ -82,12 +82,12 @@ SizeSignalShield::~SizeSignalShield() {
   errno = kept;
 }
 
-bool PatientLock::try_lock() {
+bool TimedLock::try_lock() {
   uint32_t none = 0;
   return word_.compare_exchange_strong(none, 1, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
-bool PatientLock::lock(double seconds) {
+bool TimedLock::lock(double seconds) {
   if (try_lock()) return true;
   const double deadline = monotonic_seconds() + seconds;
   while (word_.exchange(2, std::memory_order_acquire) != 0) {
@@ -98,7 +98,7 @@ bool PatientLock::lock(double seconds) {
   return true;
 }
 
-void PatientLock::unlock() {
+void TimedLock::unlock() {
   if (word_.exchange(0, std::memory_order_release) == 2) futex_wake(&word_);
 }
 

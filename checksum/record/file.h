@@ -25,7 +25,7 @@ class SizeSignalShield {
 };
 
 /// A lock that may be held while the file system is slow, and waited for only so long. Not for signal handlers.
-class PatientLock {
+class TimedLock {
  public:
   bool try_lock();
   /// False: not got within that time.

@@ -42,7 +42,7 @@ struct FileState {
   uint32_t magic;
   uint32_t crc;  ///< of all bytes after it
   uint32_t phase;  ///< FilePhase
-  int32_t error;  ///< errno with kFailed; 0: it was something else, e.g. patience
+  int32_t error;  ///< errno with kFailed; 0: it was something else, e.g. timeout
   uint64_t file_bytes, blocks, calls;  ///< at the end; 0 while running
   uint64_t seconds;  ///< since 1970
   uint8_t reserved[16];

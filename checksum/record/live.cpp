@@ -170,7 +170,7 @@ bool enabled() {
 }
 
 void before_init() {
-  mode.patience = config_real("RESIL_REPLICAS_SECONDS");
+  mode.timeout = config_real("RESIL_REPLICAS_SECONDS");
   choices_stop = stop;
   prepare_threads();
   connect_staging();

@@ -93,7 +93,7 @@ void before_init() {
   if (mode.recording && mode.verifying) stop_unusable(messages::record::both_modes);
   mode.stops = strcmp(config_text("RESIL_ON_MISMATCH"), "log") != 0;
   mode.heals = mode.stops && !config_has("RESIL_MODE", "checksum");
-  mode.patience = config_real("RESIL_VERIFY_SECONDS");
+  mode.timeout = config_real("RESIL_VERIFY_SECONDS");
   digest_prepare();
   prepare_threads();
   name_directory();

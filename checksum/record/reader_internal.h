@@ -58,7 +58,7 @@ struct RecordingBody {
 
   BlockChain chain;
   const Names* names;
-  PatientLock lock;  ///< of all that follows
+  TimedLock lock;  ///< of all that follows
   Place openings;  ///< blocks before it have been looked at for openings
   MatchScan matches;
   SeenStream seen[kSeen];

@@ -31,7 +31,7 @@ void waited(Event& e, PerThread& t, Call& call, int32_t source, uint32_t round, 
   if (round % often != often - 1) return;
   const uint64_t now = ticks();
   if (*began == 0) *began = now;
-  if (static_cast<double>(now - *began) < mode.patience * runtime.header->ticks_per_second) return;
+  if (static_cast<double>(now - *began) < mode.timeout * runtime.header->ticks_per_second) return;
   if (mode.live) return live_stuck();
   Difference d = difference(What::kStuck);
   d.source = e.comm != nullptr && source >= 0 ? comm_world_rank(*e.comm, source) : -1;

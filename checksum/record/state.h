@@ -113,7 +113,7 @@ struct Mode {
   Clocks clocks;  ///< RESIL_RECORD_TIME
   bool multiple;  ///< MPI_THREAD_MULTIPLE
   bool native;  ///< reductions are MPI's own
-  double patience;  ///< seconds that a forced call waits
+  double timeout;  ///< seconds that a forced call waits
 };
 extern Mode mode;
 extern Recording recording;

@@ -52,7 +52,7 @@ bool writer_open(const char* directory, const Identity& identity, const Names& n
   }
   if (!fork_handled) fork_handled = pthread_atfork(nullptr, nullptr, after_fork_in_child) == 0;
   writer.names = &names;
-  writer.patience = kPatienceSeconds;
+  writer.timeout = kTimeoutSeconds;
   writer.failure[0] = 0;
   writer.stalls.store(0, std::memory_order_relaxed);
   writer.stalled_ns.store(0, std::memory_order_relaxed);
@@ -73,10 +73,10 @@ void stream_close(Stream* stream) {
 void writer_close(Ending ending) {
   if (!writer.file.is_open()) return;
   SizeSignalShield shield;
-  const double patience = ending == Ending::kAborted && writer.patience > 1 ? 1 : writer.patience;
+  const double timeout = ending == Ending::kAborted && writer.timeout > 1 ? 1 : writer.timeout;
   if (ending == Ending::kFinished && writer.recording.load(std::memory_order_relaxed)) Streams::end_all_polls();
-  helper_end(patience);
-  if (!writer.file_lock.lock(patience)) {
+  helper_end(timeout);
+  if (!writer.file_lock.lock(timeout)) {
     recording_failed(0, "the file system takes nothing");
     return;  // the file stays open in whoever is stuck in it
   }
@@ -99,7 +99,7 @@ void writer_close(Ending ending) {
 void writer_flush(bool to_disk) {
   if (!writer.file.is_open()) return;
   SizeSignalShield shield;
-  if (!writer.file_lock.lock(writer.patience)) return;
+  if (!writer.file_lock.lock(writer.timeout)) return;
   if (write_streams(true) >= 0 && to_disk) writer.file.sync();
   writer.file_lock.unlock();
 }

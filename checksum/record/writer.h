@@ -6,7 +6,7 @@
 // Context: the functions of Stream on the thread that owns it, inside its MPI calls: no allocation, lock or system
 // call, unless a thread's buffers (kBuffers times kSegmentBytes) are all full because the file system is slower than
 // the program. Then the thread writes them itself, if nobody is writing, or waits; when nothing could be written for
-// kPatienceSeconds the recording ends and the job goes on. All other functions: application's thread, and they make
+// kTimeoutSeconds the recording ends and the job goes on. All other functions: application's thread, and they make
 // system calls. Never calls MPI.
 //
 // After a fork only the parent records. After exec, _exit or a kill the file holds what had been written: at most the
@@ -24,7 +24,7 @@
 namespace resil::record {
 
 constexpr unsigned kMaxStreams = 1024;  ///< threads that record at the same time; later ones are not recorded
-constexpr double kPatienceSeconds = 30;
+constexpr double kTimeoutSeconds = 30;
 
 /// Makes `directory` ready for a recording of this launch. Every rank calls it with the same `launch` before PMPI_Init
 /// (whose fence then assures that no rank opens its file before somebody has cleaned up); directories that are not
@@ -51,7 +51,7 @@ enum class Ending : uint8_t {
 };
 
 /// Writes what there is, marks the end, stops the helper. No thread may be in a function of a stream, except with
-/// kAborted, where what they are writing is left out. Waits for the file system up to kPatienceSeconds (kAborted: 1).
+/// kAborted, where what they are writing is left out. Waits for the file system up to kTimeoutSeconds (kAborted: 1).
 void writer_close(Ending ending);
 
 /// Writes out everything recorded so far by all threads and, if asked, waits for the disk (fdatasync).

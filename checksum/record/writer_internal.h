@@ -17,8 +17,8 @@ struct Writer {
   std::atomic<bool> recording;
   const Names* names;
   BlockFile file;
-  double patience;  ///< kPatienceSeconds, but for tests
-  PatientLock file_lock;  ///< who writes blocks: the helper, a stalled thread, or whoever closes
+  double timeout;  ///< kTimeoutSeconds, but for tests
+  TimedLock file_lock;  ///< who writes blocks: the helper, a stalled thread, or whoever closes
   void (*told)(const char* line);
 
   SpinLock stream_lock;  ///< opening of streams
@@ -69,6 +69,6 @@ void buffer_taken(const Channel& channel);
 void recording_failed(int error, const char* why);
 
 bool helper_start();
-void helper_end(double patience);
+void helper_end(double timeout);
 
 }  // namespace resil::record

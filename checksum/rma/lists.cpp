@@ -19,7 +19,7 @@ namespace {
 SpinLock pool_lock;
 memory::Pool<Packet, &Packet::next, 64, 8192> pool;  // 32 MiB
 
-bool post_patiently(Thread& thread, ledger::Peer& peer, ledger::Kind kind, const void* payload, size_t bytes) {
+bool post_until_sent(Thread& thread, ledger::Peer& peer, ledger::Kind kind, const void* payload, size_t bytes) {
   constexpr uint32_t kTries = 100000;
   for (Wait wait(thread, kByProgress); wait.rounds() < kTries; wait.pause())
     if (ledger::post(thread, peer, kind, payload, bytes)) return true;
@@ -102,7 +102,7 @@ bool send(Thread& thread, Window& window, int target, ledger::Kind kind, const H
     char text[96];
   } message = {header, ""};
   if (text != nullptr) strncpy(message.text, text, sizeof(message.text) - 1);
-  return post_patiently(thread, *peer, kind, &message, text != nullptr ? sizeof(message) : sizeof(header));
+  return post_until_sent(thread, *peer, kind, &message, text != nullptr ? sizeof(message) : sizeof(header));
 }
 
 uint32_t sorted_operations(const Window& window, Epoch epoch, uint32_t* order, uint32_t room) {
@@ -133,7 +133,7 @@ bool send_list(Thread& thread, Window& window, Epoch epoch, int target, uint32_t
       deliver(window, message, used);
       return true;
     }
-    return post_patiently(thread, *peer, ledger::Kind::kRma, message, used);
+    return post_until_sent(thread, *peer, ledger::Kind::kRma, message, used);
   };
   for (uint32_t i = 0; i < count; ++i) {
     const Operation& operation = window.operations[indices[i]];

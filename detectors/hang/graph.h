@@ -37,8 +37,8 @@ enum class Judgement : uint8_t {
                ///< has come or was taken by another receive
 };
 
-/// `may_buffer`: also lets waits count that MPI permits but does not demand; the caller grants that after long
-/// patience. Fills `verdict`, of ids, unless it is null (then only whether there is one). At most one: the core of the
+/// `may_buffer`: also lets waits count that MPI permits but does not demand; the caller grants that after a long
+/// timeout. Fills `verdict`, of ids, unless it is null (then only whether there is one). At most one: the core of the
 /// graph.
 ///
 /// A proof needs one instant at which all states and answers were true together: take the states, ask, take the

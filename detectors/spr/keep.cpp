@@ -86,7 +86,7 @@ Why exchange(Thread& thread, Set& set, Kept& own, Kept& before, Why* here) {
     messages.send(own.data.data(), bytes, set.next, tag_of(set, TagOf::kSelect));
     set.counters.bytes += bytes;
   }
-  why = of_waited(wait(thread, messages, patience_of(set)));
+  why = of_waited(wait(thread, messages, timeout_of(set)));
   if (why != Why::kNone) {  // MPI may still read and write there
     own.data.abandon();
     before.data.abandon();
@@ -116,7 +116,7 @@ bool keep(Thread& thread, Set& set, int64_t step, int64_t local, uint64_t fields
   if (gone == Why::kNone) {
     pair.valid = cannot == 0;
     gone = of_waited(sum_over(thread, set.members.data(), set.size, set.position, &cannot, tag_of(set, TagOf::kAgree),
-                              patience_of(set)));
+                              timeout_of(set)));
   }
   set.counters.keep_ns += monotonic_ns() - begin;
   if (gone != Why::kNone) {

@@ -70,36 +70,36 @@ int position_of(const int* members, int size, int rank) {
   return -1;
 }
 
-bool somebody_died(const Patience& patience) {
-  if (patience.members == nullptr || backend->failures == nullptr || !backend->failures->survives()) return false;
+bool somebody_died(const Timeout& timeout) {
+  if (timeout.members == nullptr || backend->failures == nullptr || !backend->failures->survives()) return false;
   int dead[kMostDead];
   const int count = mailbox::acknowledge_dead(kMostDead, dead);
   for (int i = 0; i < count; ++i)
-    if (position_of(patience.members, patience.size, dead[i]) >= 0) return true;
+    if (position_of(timeout.members, timeout.size, dead[i]) >= 0) return true;
   return false;
 }
 
 }  // namespace
 
-Waited wait(Thread& thread, Messages& messages, const Patience& patience, uint32_t but) {
+Waited wait(Thread& thread, Messages& messages, const Timeout& timeout, uint32_t but) {
   const uint64_t begin = monotonic_ns();
-  const auto limit = static_cast<uint64_t>(patience.seconds * 1e9);
+  const auto limit = static_cast<uint64_t>(timeout.seconds * 1e9);
   for (Wait wait(thread, kForOthers); !(but == 0 ? messages.over() : messages.over_but(but)); wait.pause()) {
     if (wait.rounds() % 256 != 255) continue;
     if (monotonic_ns() - begin > limit) return Waited::kTimeout;
-    if (somebody_died(patience)) return Waited::kFailed;
+    if (somebody_died(timeout)) return Waited::kFailed;
   }
   return messages.failed() ? Waited::kFailed : Waited::kDone;
 }
 
 Waited swap_parcels(Thread& thread, const void* data, size_t bytes, int to, int from, Parcel& into, PrivateTag tag,
-                    const Patience& patience) {
+                    const Timeout& timeout) {
   uint64_t size = bytes, coming = 0;
   Messages heads, bodies;
   into.bytes = 0;
   if (from >= 0) heads.receive(&coming, sizeof(coming), from, tag);
   if (to >= 0) heads.send(&size, sizeof(size), to, tag);
-  Waited waited = wait(thread, heads, patience);
+  Waited waited = wait(thread, heads, timeout);
   if (waited != Waited::kDone) {
     heads.cancel();
     return waited;
@@ -108,7 +108,7 @@ Waited swap_parcels(Thread& thread, const void* data, size_t bytes, int to, int 
   if (coming != 0) bodies.receive(into.data.data(), coming, from, tag);
   if (to >= 0 && size != 0) bodies.send(data, bytes, to, tag);
   into.bytes = coming;
-  waited = wait(thread, bodies, patience);
+  waited = wait(thread, bodies, timeout);
   if (waited != Waited::kDone) into.data.abandon();
   return waited;
 }
@@ -149,7 +149,7 @@ struct Bag {
 };
 
 Waited route(Thread& thread, const int* members, int size, int position, const int* named, int count, Bag& bag,
-             PrivateTag tag, const Patience& patience) {
+             PrivateTag tag, const Timeout& timeout) {
   Parcel parcel = {};
   for (int i = 0; i < count; ++i) {
     const Named one = {position_of(members, size, named[i]), position};
@@ -169,13 +169,13 @@ Waited route(Thread& thread, const int* members, int size, int position, const i
     }
     const size_t stay = upper ? bag.split(low, middle) : bag.split(middle, low + many);
     Waited waited = swap_parcels(thread, bag.items.data() + stay, (bag.count - stay) * sizeof(Named), members[partner],
-                                 receives ? members[partner] : -1, parcel, tag, patience);
+                                 receives ? members[partner] : -1, parcel, tag, timeout);
     if (waited != Waited::kDone) return waited;
     bag.count = stay;
     if (!bag.add(reinterpret_cast<const Named*>(parcel.data.data()), parcel.bytes / sizeof(Named)))
       return Waited::kFailed;
     if (more >= 0) {
-      waited = swap_parcels(thread, nullptr, 0, -1, members[more], parcel, tag, patience);
+      waited = swap_parcels(thread, nullptr, 0, -1, members[more], parcel, tag, timeout);
       if (waited != Waited::kDone) return waited;
       if (!bag.add(reinterpret_cast<const Named*>(parcel.data.data()), parcel.bytes / sizeof(Named)))
         return Waited::kFailed;
@@ -189,9 +189,9 @@ Waited route(Thread& thread, const int* members, int size, int position, const i
 }  // namespace
 
 Waited who_named_me(Thread& thread, const int* members, int size, int position, const int* named, int count,
-                    Buffer<int>& from, int* from_count, PrivateTag tag, const Patience& patience) {
+                    Buffer<int>& from, int* from_count, PrivateTag tag, const Timeout& timeout) {
   Bag bag = {};
-  const Waited waited = route(thread, members, size, position, named, count, bag, tag, patience);
+  const Waited waited = route(thread, members, size, position, named, count, bag, tag, timeout);
   if (waited != Waited::kDone) {
     bag.items.abandon();
     return waited;
@@ -204,8 +204,8 @@ Waited who_named_me(Thread& thread, const int* members, int size, int position, 
 }
 namespace {
 
-Waited wait_or_cancel(Thread& thread, Messages& messages, const Patience& patience) {
-  const Waited waited = wait(thread, messages, patience);
+Waited wait_or_cancel(Thread& thread, Messages& messages, const Timeout& timeout) {
+  const Waited waited = wait(thread, messages, timeout);
   if (waited != Waited::kDone) messages.cancel();
   return waited;
 }
@@ -213,25 +213,25 @@ Waited wait_or_cancel(Thread& thread, Messages& messages, const Patience& patien
 }  // namespace
 
 Waited sum_over(Thread& thread, const int* members, int size, int position, int64_t* value, PrivateTag tag,
-                const Patience& patience) {
+                const Timeout& timeout) {
   int mask = 1;
   Messages messages;
   int64_t other = 0;
   for (; mask < size && (position & mask) == 0; mask <<= 1) {
     if (position + mask >= size) continue;
     messages.receive(&other, sizeof(other), members[position + mask], tag);
-    if (const Waited waited = wait_or_cancel(thread, messages, patience); waited != Waited::kDone) return waited;
+    if (const Waited waited = wait_or_cancel(thread, messages, timeout); waited != Waited::kDone) return waited;
     *value += other;
   }
   if (position != 0) {
     messages.send(value, sizeof(*value), members[position - mask], tag);
-    if (const Waited waited = wait_or_cancel(thread, messages, patience); waited != Waited::kDone) return waited;
+    if (const Waited waited = wait_or_cancel(thread, messages, timeout); waited != Waited::kDone) return waited;
     messages.receive(value, sizeof(*value), members[position - mask], tag);
-    if (const Waited waited = wait_or_cancel(thread, messages, patience); waited != Waited::kDone) return waited;
+    if (const Waited waited = wait_or_cancel(thread, messages, timeout); waited != Waited::kDone) return waited;
   }
   for (mask >>= 1; mask > 0; mask >>= 1)
     if (position + mask < size) messages.send(value, sizeof(*value), members[position + mask], tag);
-  return wait(thread, messages, patience);
+  return wait(thread, messages, timeout);
 }
 
 }  // namespace resil::spr

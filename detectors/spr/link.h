@@ -61,14 +61,14 @@ class Messages {
 
 /// For how long to wait, and for the sake of whom: a death among them, in a job that goes on after one, ends all waits
 /// of the others, too, whose partners may have left already.
-struct Patience {
+struct Timeout {
   double seconds;
   const int* members;  ///< world ranks; null: nobody's death is looked for
   int size;
 };
 
-/// Until all are over, `but` for so many, or a patience is at its end.
-Waited wait(Thread& thread, Messages& messages, const Patience& patience, uint32_t but = 0);
+/// Until all are over, `but` for so many, or a timeout is at its end.
+Waited wait(Thread& thread, Messages& messages, const Timeout& timeout, uint32_t but = 0);
 
 /// Arrays of words that ranks send each other when neither knows how many will come: each sends to `to` and takes from
 /// `from` what that one sends. Both may be the same rank; -1: nobody.
@@ -77,15 +77,15 @@ struct Parcel {
   size_t bytes;
 };
 Waited swap_parcels(Thread& thread, const void* data, size_t bytes, int to, int from, Parcel& into, PrivateTag tag,
-                    const Patience& patience);
+                    const Timeout& timeout);
 
 /// Which members have named this one among the `count` world ranks they gave, `from` ascending: a crystal router (Fox
 /// et al. 1988), log2(members) rounds. `position`: of this rank in `members`.
 Waited who_named_me(Thread& thread, const int* members, int size, int position, const int* named, int count,
-                    Buffer<int>& from, int* from_count, PrivateTag tag, const Patience& patience);
+                    Buffer<int>& from, int* from_count, PrivateTag tag, const Timeout& timeout);
 
 /// Sum over all members, known to all.
 Waited sum_over(Thread& thread, const int* members, int size, int position, int64_t* value, PrivateTag tag,
-                const Patience& patience);
+                const Timeout& timeout);
 
 }  // namespace resil::spr

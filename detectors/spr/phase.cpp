@@ -45,7 +45,7 @@ void each_field(Set& set, uint64_t fields, Each each) {
 /// Waits, and takes the set out of use where the other rank does not come.
 bool came(Thread& thread, Set& set, Messages& messages, int rank) {
   const uint64_t begin = monotonic_ns();
-  const Waited waited = wait(thread, messages, patience_of(set));
+  const Waited waited = wait(thread, messages, timeout_of(set));
   set.counters.wait_ns += monotonic_ns() - begin;
   if (waited == Waited::kDone) return true;
   const Why why = waited == Waited::kTimeout ? Why::kSilent : Why::kDead;
@@ -119,8 +119,8 @@ void drain(Thread& thread, Set& set, uint64_t sent) {
   });
   uint32_t never = 0;
   each_field(set, expected & ~sent, [&](Field& field) { never += Messages::pieces(field.bytes * particles); });
-  wait(thread, more, patience_of(set));
-  wait(thread, set.receives, patience_of(set), never);
+  wait(thread, more, timeout_of(set));
+  wait(thread, set.receives, timeout_of(set), never);
   set.receives.cancel();
 }
 
@@ -253,7 +253,7 @@ int64_t go_back(Thread& thread, Set& set, int64_t found) {
   {
     InsideMpi inside(thread);
     const Waited waited = sum_over(thread, set.members.data(), set.size, set.position, &anywhere,
-                                   tag_of(set, TagOf::kAgree), patience_of(set));
+                                   tag_of(set, TagOf::kAgree), timeout_of(set));
     if (waited != Waited::kDone) {
       break_set(set, waited == Waited::kTimeout ? Why::kSilent : Why::kDead);
       uncovered(set, set.broken);

@@ -52,7 +52,7 @@ Waited exchange_words(Thread& thread, Set& set, Hashed& hashed) {
   if (!mine.reserve(own)) return Waited::kFailed;
   for (uint32_t i = 0; i < own; ++i) mine[i] = hashed.partner(i).rank;
   Waited waited = who_named_me(thread, set.members.data(), set.size, set.position, mine.data(), static_cast<int>(own),
-                               named, &count, tag_of(set, TagOf::kAgree), patience_of(set));
+                               named, &count, tag_of(set, TagOf::kAgree), timeout_of(set));
   if (waited != Waited::kDone) return waited;
   for (int i = 0; i < count; ++i)
     if (!hashed.add_partner(named[static_cast<size_t>(i)])) return Waited::kFailed;
@@ -71,7 +71,7 @@ Waited exchange_words(Thread& thread, Set& set, Hashed& hashed) {
       heads.send(&partner.size, sizeof(partner.size), partner.rank, tag_of(set, TagOf::kSelect));
       heads.receive(&partner.coming, sizeof(partner.coming), partner.rank, tag_of(set, TagOf::kSelect));
     }
-    if ((waited = wait(thread, heads, patience_of(set))) != Waited::kDone) return waited;
+    if ((waited = wait(thread, heads, timeout_of(set))) != Waited::kDone) return waited;
     for (uint32_t i = 0; i < hashed.partners(); ++i) {
       Hashed::Partner& partner = hashed.partner(i);
       if (partner.closed) continue;
@@ -82,7 +82,7 @@ Waited exchange_words(Thread& thread, Set& set, Hashed& hashed) {
         bodies.receive(partner.received.data(), partner.coming * sizeof(Word), partner.rank,
                        tag_of(set, TagOf::kWords));
     }
-    if ((waited = wait(thread, bodies, patience_of(set))) != Waited::kDone) return waited;
+    if ((waited = wait(thread, bodies, timeout_of(set))) != Waited::kDone) return waited;
     for (uint32_t i = 0; i < hashed.partners(); ++i)  // all, before what one has said makes words for the others
       if (!hashed.partner(i).closed) hashed.partner(i).words = 0;
     for (uint32_t i = 0; i < hashed.partners(); ++i) {
@@ -107,7 +107,7 @@ Why select_hashed(Thread& thread, Set& set, const Lists& lists, const int64_t* i
   int64_t cannot = set.hashed == nullptr || !known || !set.hashed->begin(lists, ids, owner, runtime.rank, &twice);
   if (twice >= 0) add_note_format(text::twice, set.name, twice);
   Waited waited = sum_over(thread, set.members.data(), set.size, set.position, &cannot, tag_of(set, TagOf::kAgree),
-                           patience_of(set));
+                           timeout_of(set));
   *alone = waited == Waited::kDone && cannot != 0;
   if (waited == Waited::kDone && cannot == 0) waited = exchange_words(thread, set, *set.hashed);
   if (waited != Waited::kDone) return waited == Waited::kTimeout ? Why::kSilent : Why::kDead;
@@ -164,7 +164,7 @@ Why hand_on(Thread& thread, Set& set, Why own) {
     messages.send(set.own.id.data(), static_cast<size_t>(set.own.particles) * sizeof(int64_t), set.next,
                   tag_of(set, TagOf::kSelect));
   }
-  waited = wait(thread, messages, patience_of(set));
+  waited = wait(thread, messages, timeout_of(set));
   if (waited != Waited::kDone) {
     set.own.offset.abandon();
     set.own.neighbour.abandon();
@@ -200,7 +200,7 @@ Waited swap_heads(Thread& thread, const Set& set, const Head& out, int to, Head*
   Messages messages;
   messages.receive(in, sizeof(*in), from, tag_of(set, TagOf::kSelect));
   messages.send(&out, sizeof(out), to, tag_of(set, TagOf::kSelect));
-  const Waited waited = wait(thread, messages, patience_of(set));
+  const Waited waited = wait(thread, messages, timeout_of(set));
   if (waited != Waited::kDone) messages.cancel();
   return waited;
 }

@@ -215,7 +215,7 @@ Head make_head(const Set& set, Why why) {
   return head;
 }
 
-Patience patience_of(const Set& set) { return {settings.timeout, set.members.data(), set.size}; }
+Timeout timeout_of(const Set& set) { return {settings.timeout, set.members.data(), set.size}; }
 
 void uncovered(Set& set, Why why) {
   if (__atomic_fetch_add(&set.counters.uncovered[static_cast<size_t>(why)], 1, __ATOMIC_RELAXED) == 0)

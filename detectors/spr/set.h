@@ -181,7 +181,7 @@ bool set_copy(Set& set, resil_spr_replicas* copy);
 /// What the program's kernel reads of the particles of the rank before.
 resil_spr_replicas replicas_of(Set& set);
 Head make_head(const Set& set, Why why);
-Patience patience_of(const Set& set);
+Timeout timeout_of(const Set& set);
 /// Of a particle, as the program has it.
 int64_t id_of(const Field& field, int64_t particle);
 const char* reason_name(Why why);

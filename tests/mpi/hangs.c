@@ -12,7 +12,7 @@
 // wildcard   all receive from MPI_ANY_SOURCE                          proved, deadlock
 // waitall    MPI_Waitall on receives of which one never comes         proved
 // anyfirst   MPI_Waitall on a receive from anybody and one from rank 2, which sends one message     proved
-// anylate    as above, and rank 1 sends one as well, later      verified, after long patience
+// anylate    as above, and rank 1 sends one as well, later      verified, after a long timeout
 // anyright   as above, and rank 2 sends two                           nothing
 // waitany    MPI_Waitany on receives that never come                  proved
 // sendrecv   MPI_Sendrecv round a ring with one wrong tag             proved

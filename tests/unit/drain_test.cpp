@@ -126,7 +126,7 @@ void begin(bool is_silent, bool with_bye, unsigned open) {
   peer.world_rank = 1;
   peer.own_pending = peer.expected = 3;
   self = {};
-  impatient = finished = false;
+  timed_out_before = finished = false;
   drains = {};
 }
 

@@ -133,7 +133,7 @@ TEST_CASE("a collective waits for the ranks that its counts name, and may wait f
     REQUIRE(verdict);
     CHECK(culprits(*verdict) == Ranks{1});
   }
-  SECTION("the one that is named has come: another is awaited only by the library's leave, after long patience") {
+  SECTION("the one that is named has come: another is awaited only by the library's leave, after a long timeout") {
     world.block(1, kAllreduceCall, {source(0), collective(kAllreduceCall, 1, kWorld, kMayBuffer)});
     world.block(2, kRecvCall, {receive(0, 3)});
     CHECK(!world.judge());

@@ -440,7 +440,7 @@ TEST_CASE("threads: all of a rank must be out") {
   CHECK(verdict->culprit_count + verdict->victim_count == 3);
 }
 
-TEST_CASE("polling is a wait only after long patience") {
+TEST_CASE("polling is a wait only after a long timeout") {
   World world = two_receives();
   world.ranks[1].activity = RankActivity::kPolling;
   CHECK(!world.judge());

@@ -80,7 +80,7 @@ TEST_CASE("collectives") {
     world.membership(1, kWorld).sequence = 1;
     CHECK(!world.judge());
   }
-  SECTION("off the root of a reduction: only after long patience") {
+  SECTION("off the root of a reduction: only after a long timeout") {
     world.block(0, kReduceCall, {collective(kReduceCall, 1, kWorld, kMayBuffer, 1)});
     world.finish(3);
     CHECK(!world.judge());

@@ -142,9 +142,9 @@ bool OverlayWorld::assemble() {
   });
 }
 
-bool OverlayWorld::ask(OverlayNode& root, const std::string& question, double patience) {
+bool OverlayWorld::ask(OverlayNode& root, const std::string& question, double timeout) {
   const uint64_t round =
-      overlay_ask(root.overlay, 1, question.data(), static_cast<uint32_t>(question.size()), now + patience);
+      overlay_ask(root.overlay, 1, question.data(), static_cast<uint32_t>(question.size()), now + timeout);
   return round != 0 && until([&] { return root.finished_round == round; });
 }
 

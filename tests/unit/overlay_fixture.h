@@ -54,7 +54,7 @@ class OverlayWorld {
   /// Everybody is where the tree says, and the root knows of all.
   bool assemble();
   /// One round from `root`; what it gave is in the node.
-  bool ask(OverlayNode& root, const std::string& question = "?", double patience = 30);
+  bool ask(OverlayNode& root, const std::string& question = "?", double timeout = 30);
   std::set<std::string> answers(const OverlayNode& root) const;  ///< merged, cut at spaces
 
   double now = 1000;

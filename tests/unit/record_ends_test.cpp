@@ -221,7 +221,7 @@ TEST_CASE("record: a file system that takes nothing is not waited for without en
   writer_on_failure(count_failure);
   told = 0;
   REQUIRE(writer.file_lock.lock(10));  // as somebody would who is stuck in a write
-  writer.patience = 0.05;
+  writer.timeout = 0.05;
   Stream* stream = stream_open(kFirst);
   CallRecord call = {};
   call.in_type = ValueType::kDigest;

@@ -58,8 +58,8 @@ class Explainer {
   bool in_wave_ = false;  ///< the core waits in a collective
 };
 
-/// For long patience: calls that all they wait for have made, or to which everything was sent, and that do not return.
-/// Nobody is accused. False: none. `verdict` may be null.
+/// After a long timeout: calls that all they wait for have made, or to which everything was sent, and that do not
+/// return. Nobody is accused. False: none. `verdict` may be null.
 bool find_inside_mpi(Graph& graph, Verdict* verdict);
 
 inline const ThreadWait& thread_of(const Graph& graph, const Wait& wait) {

@@ -77,9 +77,9 @@ bool Graph::delivers(const Part& part) const {
   return its.part_count != 0 && its.activity == RankActivity::kBlocked;
 }
 
-/// After long patience, parts that MPI need not wait for count only where nothing else can explain the wait: not beside
-/// parts that it must wait for (even if these should be done: then MPI may be the reason, unless that is assumed away);
-/// and of several, nobody knows which one it is, so that each of them must be in vain.
+/// After a long timeout, parts that MPI need not wait for count only where nothing else can explain the wait: not
+/// beside parts that it must wait for (even if these should be done: then MPI may be the reason, unless that is assumed
+/// away); and of several, nobody knows which one it is, so that each of them must be in vain.
 void Graph::settle_may_buffer() {
   for (uint32_t thread = 0; thread < threads_; ++thread) {
     const View& v = views_[thread_rank_[thread]];

@@ -79,7 +79,7 @@ struct Held {
 };
 constexpr uint32_t kMostHolders = 65536;  ///< of locks that several hold, over all that wait for them
 
-/// What is taken for granted beyond what the counters say, after long patience.
+/// What is taken for granted beyond what the counters say, after a long timeout.
 enum class Assumed : uint8_t {
   kNothing,
   kDoneArrived,  ///< a message that was sent by a rank at rest has come: it is not what the call waits for

@@ -208,7 +208,7 @@ Ask next_round(Root& root) {
   return ask(root, Phase::kIdle, Round::kNone);
 }
 
-/// Proved, or after long patience inferred. Fills `verdict`, if given.
+/// Proved, or after a long timeout inferred. Fills `verdict`, if given.
 bool found_by_graph(Root& root, double now, Verdict* verdict) {
   const GraphInput input = graph_input(root);
   const double blocked = now - root.blocked_since;

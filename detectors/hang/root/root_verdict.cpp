@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kStopped = 15, kStopFactor = 3;
 constexpr double kStoppedAndWaitedFor = 5;  // all that run wait inside MPI, and nobody is to be ended for it
-// Of a node that gives no answer, nobody knows whether its ranks compute: more patience than with those that are seen.
+// Of a node that gives no answer, nobody knows whether its ranks compute: a longer timeout than with those that are
+// seen.
 constexpr double kSilent = 30, kSilentFactor = 3, kSilentUnlearned = 600;
 constexpr double kMayBufferAfter = 12, kInsideAfter = 30, kUnlearnedAfter = 30, kIdleFactor = 3;
 constexpr double kSlowest = 50e6;  // bytes a second that a call which copies its data at once copies at least

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// See why.h. The patience that a finding needs is not asked for here: the user has asked, and reads "suspected".
+// See why.h. The timeout that a finding needs is not asked for here: the user has asked, and reads "suspected".
 
 #include "detectors/hang/root/why.h"
 
