@@ -139,6 +139,7 @@ class Commands(unittest.TestCase):
                                 (["--who-changed-my-data", "--same-bits"], {"RESIL_MODE": "checksum", "RESIL_BLAME": "full",
                                                                             "RESIL_REDUCE": "order"}),
                                 (["--set", "on_mismatch=log"], {"RESIL_ON_MISMATCH": "log"}),
+                                (["--is-my-computation-right", "--is-my-data-right"], {"RESIL_REPLICAS": "2", "RESIL_MODE": "checksum"}),
                                 (["--why-do-runs-differ"], {"RESIL_MODE": "record"})):
             added = self.plan(*options, "sh", "-c", "true")["environment"]
             self.assertEqual({name: value for name, value in added.items() if name != "LD_PRELOAD"}, wanted, options)
