@@ -28,6 +28,7 @@ namespace resil::record {
 namespace {
 
 constexpr uint64_t kMostBytes = 4096;  // of an array, that are looked at
+constexpr uint64_t kName = 256;  // bytes: an array of so many may be a name
 
 /// As user space of x86-64 and aarch64 has them, but for what is not moved from run to run.
 bool may_be_address(uint64_t bits) { return bits >> 40 != 0 && bits >> 48 == 0; }
@@ -74,7 +75,7 @@ bool holds_process_id(const Difference& d, const View& view) {
     return d.found == static_cast<uint64_t>(getpid()) && d.found > 999;
   char digits[16];
   const int length = snprintf(digits, sizeof(digits), "%d", getpid());
-  if (length < 4 || !is_readable(view)) return false;  // few digits may stand anywhere
+  if (!is_readable(view) || length < (view.bytes <= kName ? 3 : 4)) return false;  // few digits may stand anywhere
   const auto* begin = static_cast<const char*>(view.buffer);
   const char* end = begin + std::min(view.bytes, kMostBytes);
   auto is_digit = [](char c) { return c >= '0' && c <= '9'; };

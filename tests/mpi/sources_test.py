@@ -134,6 +134,8 @@ def by_its_looks(s, kind, says):
     recording, _ = s.record(command)
     result = s.run("verify", recording, command)
     assert result.returncode == 0, result.text()
+    if kind == "name" and result.ranks()[0]["pid"] < 100:  # a process id of two digits stands anywhere
+        raise LeftOut("process ids are small here")
     found = findings(result)[0]
     assert len(found) == 1 and found[0]["confidence"] == "suspected" and re.match(says, found[0]["evidence"]["data"]), found
     assert found[0]["evidence"]["unrecorded"].startswith(found[0]["evidence"]["data"][:60]), found
