@@ -3,6 +3,7 @@
 // The checksum module: which call goes to which part, drains, and its place in the report. See docs/CHECKSUM.md.
 
 #include "checksum/collective/collective.h"
+#include "checksum/collective/fast_path.h"
 #include "checksum/cookie.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/ledger.h"
@@ -142,8 +143,12 @@ void after_init() {
   ledger::drain_connect();
   blame::connect();
   collective::connect();
+  collective::fast_path_connect();
   rma::connect();
 }
+
+/// What is checked of a collective once it is over is left with its call site; messages have a way of their own.
+bool may_be_fast(Event& e, SiteEntry& site) { return usable && collective::fast_path_prepare(e, site); }
 
 void count_file(Event& e) {
   if (e.result == 0) ledger::count_uncovered(Reason::kFile, 1, e.bytes);
@@ -296,6 +301,8 @@ constexpr Module kChecksum = {
     .on_abort = on_abort,
     .enter = enter,
     .leave = leave,
+    .fast = may_be_fast,
+    .fast_kinds = fast::kCollectives,
     .intercepts = p2p::intercepts,
     .execute_instead = p2p::intercept,
     .activating = activating,

@@ -28,6 +28,8 @@ void agreement_connect();
 /// One result, kept among the last 1,024. `orders`: a floating minimum or maximum, which NaNs make arbitrary; `nan`:
 /// the own contribution holds one.
 void agreement_note(const Name& name, uint64_t digest, bool orders, bool nan, const Outcome& outcome);
+/// The same with cheap blame, below MPI_THREAD_MULTIPLE, of a name without its place among the calls.
+void agreement_note_plainly(const Name& name, uint32_t tag, uint16_t calls, uint64_t digest);
 /// The own result is wrong, as the own contribution shows; `text` and `element` as in publish_local().
 void agreement_contradicted(const Name& name, const Outcome& outcome, const char* text, int64_t element);
 /// At rank 0 of the communicator: contributions less result, over all ranks; kNone, or why that is not known. Finds out

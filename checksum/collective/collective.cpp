@@ -14,6 +14,7 @@
 #include <new>
 
 #include "checksum/collective/agreement.h"
+#include "checksum/collective/collective_internal.h"
 #include "checksum/collective/compare.h"
 #include "checksum/collective/memory.h"
 #include "checksum/collective/sums.h"
@@ -29,18 +30,12 @@
 
 namespace resil::collective {
 
+Counts counts;
+std::atomic<uint32_t> lost_count;
+
 namespace {
 
-using ledger::Reason;
-
 constexpr uint64_t kLooked = 512;  // operations posted last, among which others with the same memory are looked for
-
-// --- What the report counts: calls (persistent: starts) of this rank -----------------------------------------------
-
-struct Counts {
-  uint64_t checked, agreement_only, nothing, failed, uncovered[static_cast<unsigned>(Reason::kCount)];
-};
-Counts counts;
 
 void count(uint64_t& counter) {
   if (ledger::concurrent()) __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED);
@@ -57,7 +52,6 @@ void count_outcome(const Plan& plan) {
 
 constexpr uint32_t kLost = 64;
 std::atomic<uint64_t> lost_comms[kLost];
-std::atomic<uint32_t> lost_count;  // beyond kLost: all are taken for lost
 
 bool is_lost(uint64_t comm) {
   const uint32_t lost = lost_count.load(std::memory_order_relaxed);
@@ -73,12 +67,6 @@ void lose(uint64_t comm) {
   const uint32_t place = lost_count.load(std::memory_order_relaxed);
   if (place < kLost) lost_comms[place].store(comm, std::memory_order_relaxed);
   lost_count.store(place + 1, std::memory_order_release);
-}
-
-/// Can anything on this communicator be compared?
-Reason comm_reason(const CommInfo& comm) {
-  if (!ledger::connected()) return Reason::kNotConnected;
-  return comm.index < 2 || (comm.ring->flags & 2) != 0 || comm.size < 0 ? Reason::kUnknownCommunicator : Reason::kNone;
 }
 
 // --- Plans in memory ------------------------------------------------------------------------------------------------
@@ -300,6 +288,7 @@ void leave(Event& e) {
     count(counts.nothing);
     return plan_free(plan);
   }
+  compare_given_to_itself(plan);
   if (!plan.in_place) [[likely]]
     read_inputs(plan);
   tell_receivers(*e.thread, plan);

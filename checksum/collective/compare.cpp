@@ -4,6 +4,8 @@
 
 #include "checksum/collective/compare.h"
 
+#include <cstring>
+
 #include "checksum/collective/agreement.h"
 #include "checksum/collective/sums.h"
 #include "checksum/ledger/blame.h"
@@ -59,6 +61,7 @@ void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
   // All are read before any is compared: what one of them should be may have come into another one's place.
   for (uint32_t i = 0; i < plan.receives.count; ++i) {
     Block& block = plan.receives.items[i];
+    if (block.peer == nullptr) continue;
     const Reason reason = reason_of(block);
     if (reason == Reason::kNone) block.digest = view_digest(block.view, block.view.bytes);
     else note(plan, reason);
@@ -75,6 +78,7 @@ void compare_blocks(Thread& thread, Plan& plan, Reason failed) {
   }
   for (uint32_t i = 0; i < plan.receives.count; ++i) {
     Block& block = plan.receives.items[i];
+    if (block.peer == nullptr) continue;
     const uint64_t evidence = block.evidence;
     block.evidence = 0;
     ledger::expect(thread, *block.peer,
@@ -95,7 +99,8 @@ void compare_own(Plan& plan, Reason failed) {
     ledger::count_uncovered(reason, 1, plan.own_got.bytes);
     return;
   }
-  if (view_digest(plan.own_got, plan.own_got.bytes) == plan.own_digest && plan.own_got.bytes == plan.own_given.bytes)
+  if (plan.own_compared ||
+      (view_digest(plan.own_got, plan.own_got.bytes) == plan.own_digest && plan.own_got.bytes == plan.own_given.bytes))
     ledger::count_checked(1, plan.own_got.bytes);
   else agreement_contradicted(plan.name, {}, messages::checksum::own_block_differs, -1);
 }
@@ -290,10 +295,36 @@ bool overlap(const Blocks& blocks) {
 
 }  // namespace
 
+namespace {
+
+bool is_same(const View& given, const View& got) {
+  return given.bytes != 0 && given.bytes == got.bytes && given.reason == Reason::kNone && got.reason == Reason::kNone &&
+         given.type->contiguous && got.type->contiguous && type_of(given) == type_of(got) &&
+         memcmp(given.buffer, got.buffer, given.bytes) == 0;
+}
+
+Block* own_block(Blocks& blocks) {
+  for (uint32_t i = 0; i < blocks.count; ++i)
+    if (ledger::peer_is_self(*blocks.items[i].peer)) return &blocks.items[i];
+  return nullptr;
+}
+
+}  // namespace
+
+void compare_given_to_itself(Plan& plan) {
+  if (ledger::full_blame() || plan.in_place || plan.reason != Reason::kNone) return;
+  if (plan.own) plan.own_compared = is_same(plan.own_given, plan.own_got);
+  if (plan.form == Collective::kNeighborAlltoall || plan.form == Collective::kNeighborAllgather) return;
+  Block *given = own_block(plan.sends), *got = own_block(plan.receives);
+  if (given == nullptr || got == nullptr || !is_same(given->view, got->view)) return;
+  ledger::count_checked(1, got->view.bytes);
+  given->peer = got->peer = nullptr;
+}
+
 void read_inputs(Plan& plan) {
   const Block* before = nullptr;
   for (uint32_t i = 0; i < plan.sends.count; ++i)
-    if (Block& block = plan.sends.items[i]; block.view.reason == Reason::kNone) {
+    if (Block& block = plan.sends.items[i]; block.peer != nullptr && block.view.reason == Reason::kNone) {
       block.digest = before != nullptr && same_data(before->view, block.view)
                          ? before->digest
                          : view_digest(block.view, block.view.bytes);
@@ -301,7 +332,7 @@ void read_inputs(Plan& plan) {
     }
   if (is_root(plan) && plan.result.reason == Reason::kNone)
     plan.own_digest = view_digest(plan.result, plan.result.bytes);
-  if (plan.own && plan.own_given.reason == Reason::kNone && plan.own_given.type != nullptr)
+  if (plan.own && !plan.own_compared && plan.own_given.reason == Reason::kNone && plan.own_given.type != nullptr)
     plan.own_digest = view_digest(plan.own_given, plan.own_given.bytes);
   if (Reduction& r = plan.reduction; plan.reduces && r.input.type != nullptr && r.input.reason == Reason::kNone)
     reduction_read_input(r);
@@ -321,6 +352,7 @@ void read_before(Plan& plan) {
 void tell_receivers(Thread& thread, Plan& plan) {
   for (uint32_t i = 0; i < plan.sends.count; ++i) {
     Block& block = plan.sends.items[i];
+    if (block.peer == nullptr) continue;
     const Reason reason =
         first_of(plan.reason, block.view.reason, plan.inputs_read ? Reason::kNone : Reason::kCollective);
     const Record record =
@@ -352,7 +384,8 @@ void compare_results(Thread& thread, Plan& plan, Reason failed) {
   if (!plan.blocking && ledger::full_blame() && failed == Reason::kNone) read_again(plan);
   compare_blocks(thread, plan, failed);
   if (ledger::strict())  // their senders have posted them: the records are on the way
-    for (uint32_t i = 0; i < plan.receives.count; ++i) ledger::await(thread, *plan.receives.items[i].peer);
+    for (uint32_t i = 0; i < plan.receives.count; ++i)
+      if (ledger::Peer* from = plan.receives.items[i].peer; from != nullptr) ledger::await(thread, *from);
 }
 
 }  // namespace resil::collective

@@ -10,6 +10,9 @@ namespace resil::collective {
 /// Reads what this rank gives: digests of blocks, of its part of an allgathered result, its contribution to a
 /// reduction. Before the call where the result overwrites it, else after the operation has been started.
 void read_inputs(Plan& plan);
+/// Of a blocking call that has returned, before read_inputs(), with cheap blame: what this rank gives itself is
+/// compared byte by byte where it lies in one piece on both sides, and needs no digest then.
+void compare_given_to_itself(Plan& plan);
 /// Full blame: what the receive buffers hold before the call.
 void read_before(Plan& plan);
 

@@ -317,7 +317,8 @@ bool plan_make(Plan& plan, Event& e) {
     plan.name.init = number;
   }
   plan.life = 0;
-  plan.active = plan.inputs_read = plan.in_place = plan.agrees = plan.result_parts = plan.own = false;
+  plan.active = plan.inputs_read = plan.in_place = plan.agrees = plan.result_parts = false;
+  plan.own = plan.own_compared = false;
   plan.reduces = plan.sums = plan.gets_result = false;
   plan.intercomm = comm.remote_size >= 0;
   plan.reason = plan.outcome = plan.unreachable_why = Reason::kNone;

@@ -22,7 +22,7 @@ namespace resil::collective {
 
 /// Data that goes to or comes from one rank, or one part of a result.
 struct Block {
-  ledger::Peer* peer;
+  ledger::Peer* peer;  ///< null: this rank's own block, which was compared
   View view;
   uint64_t digest;  ///< of what is given or has come, once read
   bool repeated;  ///< see Edge
@@ -65,6 +65,7 @@ struct Plan {
 
   // The own part of an allgathered result.
   bool own;
+  bool own_compared;  ///< and right
   View own_given, own_got;
   uint64_t own_digest;
 

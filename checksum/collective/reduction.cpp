@@ -8,6 +8,7 @@
 #include <new>
 
 #include "shim/abi/backend.h"
+#include "shim/base/digest/variant.h"
 #include "shim/runtime/work_memory.h"
 
 namespace resil::collective {
@@ -96,6 +97,8 @@ void canonical(char* value, BasicKind kind, unsigned width, bool zeros) {
   canonical_quad(value, zeros);
 }
 
+constexpr uint64_t kFew = 64;  // bytes
+
 /// Is there a value that canonical() would or could change on some rank? Then all go the slow way.
 template <class Bits>
 bool has_special(const char* data, uint64_t count, Bits exponent, bool zeros) {
@@ -114,6 +117,7 @@ bool has_special(const char* data, uint64_t count, Bits exponent, bool zeros) {
 }
 
 bool any_special(const char* data, uint64_t bytes, unsigned width, bool zeros) {
+  if (!zeros && bytes > kFew) return digest_variant().beyond(data, bytes, width);  // infinities, too
   if (width == 4) return has_special<uint32_t>(data, bytes / 4, 0x7f800000u, zeros);
   return has_special<uint64_t>(data, bytes / 8, uint64_t{0x7ff} << 52, zeros);
 }

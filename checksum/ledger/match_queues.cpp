@@ -320,6 +320,27 @@ void give_up_undecidable(Peer& peer) {
 
 }  // namespace
 
+namespace {
+
+/// Messages, blocks and results: what has no handler of its own.
+bool is_taken_here(const Record& record) {
+  constexpr unsigned kSpaces = 1u << static_cast<unsigned>(Space::kMessage) |
+                               1u << static_cast<unsigned>(Space::kBlock) |
+                               1u << static_cast<unsigned>(Space::kAgreement);
+  static_assert(static_cast<unsigned>(Space::kCount) < 32);
+  return record.space < static_cast<unsigned>(Space::kCount) && (kSpaces >> record.space & 1) != 0;
+}
+
+/// Certainly: of collectives more may (calls_agree).
+bool goes_with(const Record& sent, const Record& received) {
+  if (sent.space == static_cast<uint8_t>(Space::kMessage)) [[likely]]
+    return types_match(sent.type(), received.type());
+  return same_collective(sent, record_word(received, kAmountWord), record_word(received, kPlaceWord),
+                         record_tail(received));
+}
+
+}  // namespace
+
 void match_queue_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference) {
   if (from.lost) return;
   if (Queue* queue = from.queue; queue != nullptr && queue->count != 0 && queue->own) {
@@ -372,13 +393,12 @@ uint32_t match_queues_take(Peer& from, uint32_t most, uint64_t* total, uint64_t*
     if (slot == nullptr || slot->ordinal != static_cast<uint32_t>(from.next_ordinal + done)) break;
     if (most > kStreamAhead) from.in.prefetch(kStreamAhead);
     const Record& sent = slot->record;
-    if (sent.flags != 0 || sent.space != static_cast<uint8_t>(Space::kMessage)) [[unlikely]]
+    if (sent.flags != 0 || !is_taken_here(sent)) [[unlikely]]
       break;
     if (own) {
       const auto& item = queue->items[head];
       if (count == 0 || sent.digest != item.record.digest || sent.bytes != item.record.bytes ||
-          !in_match_queue(sent, item.record) || (item.record.flags | item.extra) != 0 ||
-          !types_match(sent.type(), item.record.type()))
+          !in_match_queue(sent, item.record) || (item.record.flags | item.extra) != 0 || !goes_with(sent, item.record))
         break;
       bytes += sent.bytes;
       head = (head + 1) % kQueue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The other rank as the ledger knows it, and the usual case of announcing to it and expecting of it, inline: for the
-// ledger and for messages (checksum/p2p). Not for collectives and one-sided checks.
+// ledger, for messages (checksum/p2p) and for the usual collectives. Not for one-sided checks.
 #pragma once
 
 #include <atomic>
@@ -136,17 +136,20 @@ inline uint64_t match_queue_sum(uint64_t match_queue, uint64_t digest, uint64_t 
 inline uint64_t record_sum(const Record& record) {
   return match_queue_sum(record.comm + record.tag * 0x9e3779b97f4a7c15 + record.space, record.digest, record.bytes);
 }
+template <Space space>
 inline uint64_t record_sum(const PlainRecord& record) {
-  return match_queue_sum(record.comm + static_cast<uint32_t>(record.tail) * 0x9e3779b97f4a7c15, record.digest,
-                         record.bytes());
+  return match_queue_sum(
+      record.comm + static_cast<uint32_t>(record.tail) * 0x9e3779b97f4a7c15 + static_cast<unsigned>(space),
+      record.digest, record.bytes());
 }
 
 /// announce() for the usual case: below MPI_THREAD_MULTIPLE, a digest, room in the stream. False: not that case,
-/// nothing was done.
+/// nothing was done. `space`: the record's, one without a handler of its own.
+template <Space space = Space::kMessage>
 [[gnu::always_inline]] inline bool announce_plain(Peer& to, const PlainRecord& record) {
   if (!to.out.is_open() || to.in_pages) [[unlikely]]
     return false;
-  const uint64_t total = to.summed + 1, sum = to.sum_out + record_sum(record);
+  const uint64_t total = to.summed + 1, sum = to.sum_out + record_sum<space>(record);
   if (!to.out.put(record, to.announced, total | (to.sums_hold_out ? kSumsHold : 0), sum)) [[unlikely]]
     return false;
   to.announced += 1;
@@ -158,6 +161,7 @@ inline uint64_t record_sum(const PlainRecord& record) {
 /// match_queue_received() and the counts of expect_quietly() for the usual case: below MPI_THREAD_MULTIPLE, a digest,
 /// no evidence, nothing in matching queues, and the record of the sender right or not there. False: not that case,
 /// nothing was done.
+template <Space space = Space::kMessage>
 [[gnu::always_inline]] inline bool expect_plain(Peer& from, const PlainRecord& record) {
   Queue* queue = from.queue;
   if (queue == nullptr || from.lost || from.match_queue_nodes != 0) [[unlikely]]
@@ -173,26 +177,29 @@ inline uint64_t record_sum(const PlainRecord& record) {
     from.pending_bytes += record.bytes();
   } else {
     const Record& sent = queue->items[queue->head].record;
-    uint64_t sent_tail;
-    memcpy(&sent_tail, &sent.tag, sizeof(sent_tail));
-    const uint64_t amount = record_word(sent, kAmountWord), place = record_word(sent, kPlaceWord);
-    if (sent.digest != record.digest || sent.comm != record.comm || ((sent_tail ^ record.tail) & kPlainMatchQueue) != 0)
+    if (sent.digest != record.digest || sent.comm != record.comm) return false;
+    if constexpr (space == Space::kMessage) {
+      if (((record_tail(sent) ^ record.tail) & kPlainMatchQueue) != 0) return false;
+      const uint64_t amount = record_word(sent, kAmountWord), place = record_word(sent, kPlaceWord);
+      if ((amount != record.amount || ((place ^ record.place) >> kLowBits) != 0) &&
+          (sent.bytes != record.bytes() || !types_match(sent.type(), record.type()))) [[unlikely]]
+        return false;
+    } else if (!same_collective(sent, record.amount, record.place, record.tail)) {
       return false;
-    if ((amount != record.amount || ((place ^ record.place) >> kLowBits) != 0) &&
-        (sent.bytes != record.bytes() || !types_match(sent.type(), record.type()))) [[unlikely]]
-      return false;
+    }
     queue->head = (queue->head + 1) % kQueue;
     queue->count -= 1;
     coverage.checked_messages += 1;
     coverage.checked_bytes += record.bytes();
   }
   from.expected += 1;
-  from.sum_in += record_sum(record);
+  from.sum_in += record_sum<space>(record);
   return true;
 }
 
 // --- transport.cpp -----------------------------------------------------------------------------------------------
 uint32_t transport_dirty();  ///< ranks with unsent records
+const uint32_t* transport_dirty_word();  ///< where that is
 
 // --- ledger.cpp --------------------------------------------------------------------------------------------------
 /// expect() without what may call MPI: for callers that hold a lock of their own. Then raise_difference, expected.

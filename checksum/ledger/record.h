@@ -78,13 +78,13 @@ struct Record {
 };
 static_assert(sizeof(Record) == 40);
 
-/// A Record of a message, with a digest and without flags, as words: it is made in registers and stored without being
-/// put together in memory first. Same bytes (little-endian).
+/// A Record of a message, a block or a result, with a digest and without flags, as words: it is made in registers and
+/// stored without being put together in memory first. Same bytes (little-endian).
 struct PlainRecord {
   uint64_t comm, digest;
   uint64_t amount;  ///< bytes, upper
   uint64_t place;  ///< site, lower
-  uint64_t tail;  ///< tag, call, Space::kMessage, no flags
+  uint64_t tail;  ///< tag, call, space, no flags
   uint64_t bytes() const { return amount & kLowMask; }
   uint32_t type() const { return static_cast<uint32_t>(amount >> kLowBits << 16 | place >> kLowBits); }
 };
@@ -102,8 +102,22 @@ constexpr int kAmountWord = 2, kPlaceWord = 3;
 /// May two sides with these type signatures exchange data?
 inline bool types_match(uint32_t a, uint32_t b) { return a == b || a == 0 || b == 0; }
 inline uint64_t plain_tail(int32_t tag, uint16_t call) { return static_cast<uint32_t>(tag) | uint64_t{call} << 32; }
+inline uint64_t plain_tail(uint32_t tag, uint16_t call, Space space) {
+  return tag | uint64_t{call} << 32 | uint64_t{static_cast<uint8_t>(space)} << 48;
+}
 /// All of the tail but the call, in which the two sides differ.
 constexpr uint64_t kPlainMatchQueue = 0xffff0000ffffffff;
+/// The tail of a Record.
+inline uint64_t record_tail(const Record& record) {
+  uint64_t tail;
+  memcpy(&tail, &record.tag, sizeof(tail));
+  return tail;
+}
+/// Of collectives: equal amounts, types and calls so far, all of which the other side may also leave open.
+inline bool same_collective(const Record& record, uint64_t amount, uint64_t place, uint64_t tail) {
+  return record_word(record, kAmountWord) == amount && (record_word(record, kPlaceWord) ^ place) >> kLowBits == 0 &&
+         record_tail(record) == tail;
+}
 
 /// The value, by way of a register of its size.
 template <class Value>

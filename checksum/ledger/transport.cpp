@@ -319,6 +319,7 @@ void transport_flush(Thread&) {
   serve_asked();
 }
 
+const uint32_t* transport_dirty_word() { return &dirty_count; }
 uint32_t transport_dirty() { return __atomic_load_n(&dirty_count, __ATOMIC_RELAXED); }
 uint64_t transport_oldest() { return __atomic_load_n(&oldest, __ATOMIC_RELAXED); }
 

@@ -18,6 +18,8 @@
 
 namespace resil::p2p {
 
+uint64_t next_flush;
+
 namespace {
 
 constexpr uint64_t kOverlapBytes = 32768;  // sends from this size on are digested while they travel
@@ -33,8 +35,6 @@ constexpr auto kIntercepted = by_call([](const CallInfo& info) {
   const bool all = info.completion == Completion::kOne || info.completion == Completion::kAll;
   return info.call_class == CallClass::kCompletion && all ? Intercepted::kWait : Intercepted::kNothing;
 });
-
-uint64_t next_flush;  // ticks: not before
 
 bool intercept_send(Event& e) {
   const bool announces = ledger::strict() && !ledger::is_concurrent;

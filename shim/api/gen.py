@@ -498,11 +498,11 @@ def main():
                 first = f"[[maybe_unused]] constexpr bool kThreads = false;\n  {first}"
             if f.has("both_ways") and first:
                 # One function for both ways: a jump to another one would copy the arguments that lie on the stack.
-                body = f"if (fast::enabled) {{\n  {first}\n  }}\n  {body}"
+                body = f"if (fast::enabled & fast::kind_of(CallId::k{f.name})) {{\n  {first}\n  }}\n  {body}"
             elif first:
                 wrappers += [f"template <int layer> RESIL_APART {f.returns} general_{f.name}({declared}) {{\n  {body}\n}}\n",
                              f"template <int layer> RESIL_APART {f.returns} fast_{f.name}({declared}) {{\n  {first}\n  return general_{f.name}<layer>({names});\n}}\n"]
-                body = f"if (fast::enabled) return fast_{f.name}<layer>({names});\n  return general_{f.name}<layer>({names});"
+                body = f"if (fast::enabled & fast::kind_of(CallId::k{f.name})) return fast_{f.name}<layer>({names});\n  return general_{f.name}<layer>({names});"
             if instead := own_reduction(f, signature, names):
                 own_reductions.append(f.name)
                 wrappers.append(f"template <int layer> {f.returns} reduction_{f.name}({declared}) {{\n  {instead}\n}}\n")

@@ -172,7 +172,7 @@ bool has_former(const SiteEntry& site) {
     SiteEntry& former = e.thread->former[place];
     if (former.return_address != e.return_address || former.site != e.site || !repeats(e, former)) continue;
     // What stood in the way of the fast path may do so no more.
-    if (!(former.id & kFast) && hooks().all_fast && fast::kMayBeFast.of[static_cast<unsigned>(e.id)]) return nullptr;
+    if (!(former.id & kFast) && (hooks().fast_kinds & fast::kMayBeFast.of[static_cast<unsigned>(e.id)])) return nullptr;
     return &former;
   }
   return nullptr;
@@ -216,7 +216,7 @@ constexpr bool kCompletesAlone = [] {
   if ((e.attributes & kCallActivates) && hooks().activating[0] != nullptr) request_activating(e);
   if (e.attributes & kCallBothWays) {
     flight::count_receive(e);
-    if (hooks().all_fast) exchange_seen(e);
+    if (hooks().fast_kinds & fast::kOthers) exchange_seen(e);
   }
   if (e.attributes & kCallCreatesComm) e.derived_id = comm_derive_id(e);
   if ((e.attributes & kCallCollective) && e.comm != nullptr) {

@@ -43,13 +43,17 @@ constexpr bool is_poll(CallId id) {
   return info.has(kCallPoll) && ((info.call_class == CallClass::kCompletion && info.completion == Completion::kOne) ||
                                  info.call_class == CallClass::kProbe);
 }
+/// Kinds of calls that modules let go this way or not (Module::fast_kinds).
+constexpr uint8_t kCollectives = 1, kOthers = 2, kAllKinds = kCollectives | kOthers;
+constexpr uint8_t kind_of(CallId id) { return is_collective(id) ? kCollectives : kOthers; }
+/// 0: none of them.
 constexpr auto kMayBeFast = [] {
   struct {
-    bool of[kCallCount];
+    uint8_t of[kCallCount];
   } made = {};
   for (unsigned number = 0; number < kCallCount; ++number) {
     const auto id = static_cast<CallId>(number);
-    made.of[number] = is_message(id) || is_wait(id) || is_collective(id) || is_poll(id);
+    if (is_message(id) || is_wait(id) || is_collective(id) || is_poll(id)) made.of[number] = kind_of(id);
   }
   return made;
 }();

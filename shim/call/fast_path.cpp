@@ -38,8 +38,9 @@ bool is_open_to(CallId id) {
   return !intercepted[static_cast<unsigned>(id)] || may_execute_instead(id);
 }
 
-void enable() {
-  if (!request_table_has_threads()) return __atomic_store_n(&enabled, true, __ATOMIC_RELAXED);
+void enable(CallId id) {
+  if (!request_table_has_threads())
+    return __atomic_store_n(&enabled, static_cast<uint8_t>(enabled | kind_of(id)), __ATOMIC_RELAXED);
   static std::atomic<bool> replaced;
   if (!replaced.exchange(true, std::memory_order_relaxed)) use_threaded_wrappers();
 }
@@ -67,11 +68,14 @@ ReceivingHalf* place_of(Thread& thread, const ReceivingHalf& half) {
 }  // namespace
 
 const uint32_t* gate = &kOpen;
-bool enabled;
+uint8_t enabled;
 uint32_t statuses_wanted;
 ring::Pending* pending;
 ring::CollectiveHistory* histories;
 bool (*execute_instead)(Event& e);
+void (*checked)(Thread& thread);
+const uint32_t* check_waits;
+const uint64_t* check_from;
 void* reductions[2][kOwnReductions];
 
 void open() { __atomic_store_n(&gate, &kOpen, __ATOMIC_RELEASE); }
@@ -79,9 +83,10 @@ void open() { __atomic_store_n(&gate, &kOpen, __ATOMIC_RELEASE); }
 void prepare(Event& e, SiteEntry& site) {
   const auto id = static_cast<unsigned>(e.id);
   // `generation`: a callback of an attribute may have freed a communicator meanwhile, and its call had this entry.
-  if (site.id != id || !kMayBeFast.of[id] || e.nested || !hooks().all_fast || !is_open_to(e.id) || !is_plain(e) ||
+  if (site.id != id || !(kMayBeFast.of[id] & hooks().fast_kinds) || e.nested || !is_open_to(e.id) || !is_plain(e) ||
       site.return_address != e.return_address)
     return;
+  if (e.attributes & kCallCollective) site.check = 0;
   if (!(e.attributes & kCallHasBlocks)) site.op = 0;
   if (e.attributes & kCallCollective && is_reduction(collective_of(e.id))) site.op = e.op;
   for (auto* hook = hooks().fast; *hook != nullptr; ++hook)
@@ -94,7 +99,7 @@ void prepare(Event& e, SiteEntry& site) {
                        __ATOMIC_RELAXED);
   }
   site.id = static_cast<uint16_t>(id | kFast);
-  enable();
+  enable(e.id);
 }
 
 void prepare_exchange(Event& e, SiteEntry& site) {
@@ -135,7 +140,7 @@ void prepare_exchange(Event& e, SiteEntry& site) {
   e.thread->type_sites.add(
       half.type, static_cast<unsigned>(is_former ? &site - thread.former + kSiteCache : &site - thread.sites));
   site.id = static_cast<uint16_t>(id | kFast);
-  enable();
+  enable(e.id);
 }
 
 void event_of(Event& e, Call call, CallId id, int result) {
@@ -162,6 +167,7 @@ void event_of(Event& e, Call call, CallId id, int result) {
   e.op = 0;
   e.result = result;
   e.requests = e.scratch = e.status_room = nullptr;
+  for (unsigned char& one : e.module_state) one = 0;
   e.saved_requests = e.saved_few;
 }
 

@@ -27,8 +27,8 @@ namespace resil::fast {
 /// Calls that read the clock go the general way while the word is 0: a module has something to do in one of the next.
 extern const uint32_t* gate;
 void open();  ///< none has, any more
-/// Whether any call site may be open: a module that has no Module::fast, or threads, close them all.
-extern bool enabled;
+/// Kinds of calls of which a call site may be open: a module that has no Module::fast, or threads, close them all.
+extern uint8_t enabled;
 /// Pending requests that must complete the general way: a module reads their status, or has a word of its own there.
 extern uint32_t statuses_wanted;
 /// Beside the entry of the same index in section "requests"; null: nobody wants it.
@@ -54,6 +54,16 @@ extern bool (*execute_instead)(Event& e);
 extern void* reductions[2][kOwnReductions];
 /// In place of the library: false once execute_instead() has said so. Makes the Event whole.
 void complete_event(Event& e);
+
+/// A collective is over that a module checks: Thread::checked has what it left with the call site, and the buffers.
+/// Null: nobody does. Below MPI_THREAD_MULTIPLE.
+extern void (*checked)(Thread& thread);
+/// In SiteEntry::check: in place the call goes the general way, since what it gives must be read before.
+constexpr uintptr_t kNotInPlace = 1;
+/// It has something to do before the next one while the first word is not 0, from the time in the second one on: these
+/// go the general way.
+extern const uint32_t* check_waits;
+extern const uint64_t* check_from;
 
 /// After a call that went the general way: whether the next equal one from there may go the fast path.
 void prepare(Event& e, SiteEntry& site);
@@ -435,6 +445,14 @@ template <CallId id, bool threads = false>
   if (site == nullptr) return false;
   if (kMoves && (!is_host(*thread, sent) || !is_host(*thread, received))) [[unlikely]]
     return false;
+  if (kMoves && !threads && checked != nullptr) [[unlikely]] {
+    if (__atomic_load_n(check_waits, __ATOMIC_RELAXED) != 0 &&
+        thread->last_time >= __atomic_load_n(check_from, __ATOMIC_RELAXED))
+      return false;
+    if ((site->check & kNotInPlace) && (sent == received || reinterpret_cast<intptr_t>(sent) == backend->in_place))
+      return false;
+    thread->checked = {site->check, sent, received};
+  }
   Stamp time;
   if (!stamp<id>(*thread, time)) [[unlikely]]
     return false;
@@ -447,16 +465,26 @@ template <CallId id, bool threads = false>
     return true;
   slot_begin(*wait);
   wait->peer = site->world;
-  wait->signature = site->signature;
+  const uint64_t signature = site->record.aux;
+  wait->signature = signature;
   wait->flags = 0;
   const uint64_t number = shown.ordered + 1;
   __atomic_store_n(&shown.ordered, number, __ATOMIC_RELAXED);
   wait->sequence = number;
-  ring::history_add_mixed(histories[site->comm->index], number, site->signature,
+  ring::history_add_mixed(histories[site->comm->index], number, signature,
                           {static_cast<uint32_t>(site->mixed >> 32), static_cast<uint32_t>(site->mixed)},
                           site->basic_type);
   slot_publish(*wait, record_number);
   return true;
+}
+
+template <CallId id, bool threads>
+[[gnu::always_inline]] inline void collective_done(Call call, int result) {
+  if (result != 0) [[unlikely]]
+    return general(call, id, result, nullptr, nullptr, 0, nullptr);
+  if (moves_data(call_info(id).collective) && !threads && checked != nullptr) [[unlikely]]
+    checked(*call.thread);
+  leave<id>(call);
 }
 
 // --- Polls ----------------------------------------------------------------------------------------------------------

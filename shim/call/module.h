@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "shim/call/fast_calls.h"
 #include "shim/call/stages.h"
 #include "shim/model/calls.h"
 #include "shim/ring/ring_format.h"
@@ -81,6 +82,7 @@ struct Module {
   /// Whether the next call from there that is the same may go the fast path (fast_path.h), where no hook is called and
   /// all that this one's hooks would do is done by what it leaves in `site` and in the thread. After `enter`.
   bool (*fast)(Event&, SiteEntry& site) = nullptr;
+  uint8_t fast_kinds = fast::kAllKinds;  ///< of calls that it is asked about (fast_calls.h); no for all others
   /// Which calls the three hooks below want to see; asked for every call when the hooks are built. Null: all.
   bool (*intercepts)(CallId) = nullptr;
   /// Between all `enter` hooks and the library: may change what the library is given (Event::given_...). For what must

@@ -94,9 +94,9 @@ void fill(Hooks& lists, const Module* left_out) {
   collect(&Module::activated, lists.activated, kInward, left_out, lists.activated_word);
   collect(&Module::completed, lists.completed, kCompleting, left_out, lists.completed_word);
   collect(&Module::fast, lists.fast, kInward, left_out);
-  lists.all_fast = true;
+  lists.fast_kinds = fast::kAllKinds;
   for (const Module* module : enabled_modules())
-    if (module != left_out && sees_calls(*module) && module->fast == nullptr) lists.all_fast = false;
+    if (module != left_out && sees_calls(*module)) lists.fast_kinds &= module->fast != nullptr ? module->fast_kinds : 0;
   lists.statuses_wanted = lists.completed[0] != nullptr;
   lists.local_enter = nullptr;
   for (const Module* module : enabled_modules()) {

@@ -31,7 +31,7 @@ struct Hooks {
   uint8_t activating_word[kMaxModules + 1], activated_word[kMaxModules + 1],
       completed_word[kMaxModules + 1];  ///< whose word each one is given
   bool (*fast[kMaxModules + 1])(Event&, SiteEntry&);
-  bool all_fast;  ///< each module with a hook around calls has one of these
+  uint8_t fast_kinds;  ///< for which each module with a hook around calls has one of these (fast_calls.h)
   bool statuses_wanted;  ///< somebody reads the statuses of completion calls
   LocalWay (*local_enter)(Thread&, LocalData&);  ///< null: nobody looks at local calls
   int (*local_leave)(Thread&, LocalData&, int result, int64_t packed);

@@ -60,7 +60,8 @@ struct alignas(64) SiteEntry {
   };
   union {
     ring::Envelope* envelope;
-    uint64_t signature;
+    uint64_t signature;  ///< of probes; a collective's is its record's `aux`
+    uintptr_t check;  ///< of collectives: see fast::checked; 0: nobody looks at what they brought
   };
   union {
     ReceivingHalf* receiving;  ///< of calls that send and receive; it may be another one's by now
@@ -150,6 +151,10 @@ struct Thread {
   uint32_t halves_moved;  ///< how often one of these has made place for another one
   TypeSites type_sites;
   Timing timing[kCallCount];
+  struct {
+    uintptr_t check;  ///< SiteEntry's
+    const void *sent, *received;  ///< buffers, as the program gave them
+  } checked;  ///< of the collective of the fast path that is open, where somebody looks at what it brought
   void* module_data[kMaxModules];  ///< a module's own, by thread_slot()
   char* scratch;  ///< handle copies of completing calls, a stack
   size_t scratch_bytes, scratch_top;

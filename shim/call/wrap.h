@@ -123,7 +123,7 @@ inline Signature* fast_real(int layer) {
                                           reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, received, count, \
                                           type, root, op, bits(comm))) [[likely]] {                                 \
     const int result = fast_real<signature, call_id>(layer) arguments;                                              \
-    fast::message_done<call_id>(call, result);                                                                      \
+    fast::collective_done<call_id, kThreads>(call, result);                                                         \
     return result;                                                                                                  \
   }
 

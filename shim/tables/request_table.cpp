@@ -300,7 +300,7 @@ uint64_t requests_left(void (*visit)(const ring::Request&, void* context), void*
 
 void request_table_threads(bool multiple) {
   if (concurrent != multiple) forget_calls();  // call sites that went the fast path
-  if (multiple) __atomic_store_n(&fast::enabled, false, __ATOMIC_RELAXED);
+  if (multiple) __atomic_store_n(&fast::enabled, uint8_t{0}, __ATOMIC_RELAXED);
   concurrent = multiple;
 }
 

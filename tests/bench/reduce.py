@@ -27,11 +27,11 @@ Ranks are pinned while there is a core for each; with more ranks than cores the 
 BASE = "base"  # order with another library
 
 
-def _launch(mpi, ranks, command, variant, library):
+def _launch(mpi, ranks, command, variant, library, more):
     os.environ["RESIL_TEST_LIBRARY"] = library
     variant = "order" if variant == BASE else variant
     settings = ENVIRONMENT[variant]
-    env = {} if settings is None else {**settings, "RESIL_LOG": "quiet"}
+    env = {} if settings is None else {**settings, **more, "RESIL_LOG": "quiet"}
     bind = "core" if ranks <= (os.cpu_count() or 1) else "none"
     options = ["--bind-to" if mpi == "openmpi" else "-bind-to", bind]
     result = jobs.run(mpi, ranks, command, env=env, preload=settings is not None, timeout=600, options=options,
@@ -73,11 +73,13 @@ def reduce(options):
     variants += [BASE] if options.base else []
     lines = [f"{options.mpi}, {options.runs} turns; {turns.machine()}", "", LEGEND]
     lines += [f"base: order with {options.base}."] if options.base else []
+    more = {"RESIL_NODE_RANKS": str(options.node_ranks)} if options.node_ranks else {}
+    lines += [f"Simulated nodes of {options.node_ranks} ranks: resil takes the ranks of one for the only ones that it shares memory with; the library does not."] if more else []
     for ranks in map(int, options.only or RANKS):
         samples, _ = turns.take([(ranks, [program, str(options.per_cent), str(options.most), str(options.batches), *options.call[:1]], turns.measured)],
                                 variants, options.runs,
                                 lambda ranks, command, variant: _launch(options.mpi, ranks, command, variant,
-                                                                                os.path.abspath(options.base) if variant == BASE else own))
+                                                                                os.path.abspath(options.base) if variant == BASE else own, more))
         lines += ["", f"{ranks} ranks", "",
                   "| call, doubles | native us | " + " | ".join(f"{v} / native" for v in variants[1:]) + " | least, us: "
                   + ", ".join(variants) + " |", "|---|---:|" + "---:|" * len(variants)]

@@ -27,7 +27,7 @@ void* scratch_acquire(Thread&, size_t, uint64_t) { return nullptr; }
 void scratch_release(Thread&, void*) {}
 void object_made_at(MpiObject, uint64_t, CallId, uint64_t) {}
 ring::Pending* fast::pending;
-bool fast::enabled;
+uint8_t fast::enabled;
 void fast::event_of(Event&, Call, CallId, int) { abort(); }  // nothing here goes the fast path
 
 }  // namespace resil

@@ -3,6 +3,7 @@
 // Every form of data-moving collective, with content that is verified here too: what the checksum module must find
 // right, all of it. Blocking, nonblocking and (MPI 4) persistent and large-count; MPI_IN_PLACE, derived types, zero
 // counts, gaps, MPI_PROC_NULL and repeated neighbours, intercommunicators, groups of one, freed types.
+// "again N": blocking ones, each N times from one place and from several in turn, as loops make them.
 //
 // ranks: 2
 
@@ -26,7 +27,10 @@ static void fill(int* at, int count, int round, int from, int to) {
   for (int i = 0; i < count; i++) at[i] = item(round, from, to, i);
 }
 
+static int blind;  // a tool below damages data: somebody else is to find it
+
 static void same_at(int line, const int* at, int count, int round, int from, int to) {
+  if (blind) return;
   for (int i = 0; i < count; i++)
     if (at[i] != item(round, from, to, i)) {
       fprintf(stderr, "round %d, element %d of %d, from %d to %d\n", round, i, count, from, to);
@@ -402,13 +406,72 @@ static void overlapped(MPI_Comm comm, int round) {
     for (int r = 0; r < size; r++) same(data[i] + 100 * r, 100, round, r, i);
 }
 
+static double numbers[kMost], sums[kMost];
+
+/// From one place with amounts that take turns: `few` elements, then many. What is damaged may be one of these.
+static void one_after_the_other(MPI_Comm comm, int round, int few, MPI_Datatype elements) {
+  int rank, size;
+  OK(MPI_Comm_rank(comm, &rank));
+  OK(MPI_Comm_size(comm, &size));
+  const int n = round % 3 == 2 ? 40 * few : few, root = round % 2 % size;
+
+  if (rank == root) fill(got, n, round, root, 0);
+  OK(MPI_Bcast(got, n, elements, root, comm));
+  same(got, n, round, root, 0);
+
+  fill(given, n, round, rank, 0);
+  OK(MPI_Allgather(given, n, elements, got, n, elements, comm));
+  for (int r = 0; r < size; r++) same(got + r * n, n, round, r, 0);
+
+  for (int r = 0; r < size; r++) fill(given + r * n, n, round, rank, r);
+  OK(MPI_Alltoall(given, n, elements, got, n, elements, comm));
+  for (int r = 0; r < size; r++) same(got + r * n, n, round, r, rank);
+
+  fill(given, n, round, rank, 2);
+  OK(MPI_Gather(given, n, elements, got, n, elements, root, comm));
+  for (int r = 0; r < size && rank == root; r++) same(got + r * n, n, round, r, 2);
+
+  if (rank == root)
+    for (int r = 0; r < size; r++) fill(given + r * n, n, round, root, r);
+  OK(MPI_Scatter(given, n, elements, got, n, elements, root, comm));
+  same(got, n, round, root, rank);
+
+  for (int i = 0; i < n; i++) numbers[i] = rank + i + round;
+  OK(MPI_Allreduce(numbers, sums, n, MPI_DOUBLE, MPI_SUM, comm));
+  CHECK(blind || sums[n - 1] == size * (size - 1) / 2 + size * (n - 1.0 + round));
+  OK(MPI_Allreduce(MPI_IN_PLACE, numbers, n, MPI_DOUBLE, MPI_SUM, comm));
+  CHECK(blind || memcmp(numbers, sums, (size_t)n * sizeof *sums) == 0);
+  OK(MPI_Reduce(numbers, sums, n, MPI_DOUBLE, MPI_SUM, root, comm));
+  OK(MPI_Allreduce(given, got, n, MPI_INT, MPI_MAX, comm));  // goes the general way
+  OK(MPI_Barrier(comm));
+  calls += 9;
+}
+
+static void again(int rounds, MPI_Comm* comms, int count) {
+  for (int round = 0; round < rounds; round++) {
+    for (int i = 0; i < count; i++) one_after_the_other(comms[i], round, 5, MPI_INT);
+    one_after_the_other(comms[0], round, 5, MPI_INT32_T);
+    if (round % 16 != 15) continue;
+    MPI_Comm fresh;  // its handle may be another one's of before
+    MPI_Datatype whole;
+    OK(MPI_Comm_dup(comms[round / 16 % count], &fresh));
+    OK(MPI_Type_contiguous(1, MPI_INT, &whole));
+    OK(MPI_Type_commit(&whole));
+    for (int i = 0; i < 4; i++) one_after_the_other(fresh, round + i, 3, i % 2 ? whole : MPI_INT);
+    OK(MPI_Type_free(&whole));
+    OK(MPI_Comm_free(&fresh));
+  }
+}
+
 int main(int argc, char** argv) {
   OK(MPI_Init(&argc, &argv));
   int rank, size;
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
   OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
   CHECK(size <= kRanks);
-  const int rounds = argc > 1 ? atoi(argv[1]) : kRounds;
+  blind = getenv("DAMAGE") != NULL;
+  const int repeats = argc > 2 && strcmp(argv[1], "again") == 0 ? atoi(argv[2]) : 0;
+  const int rounds = repeats != 0 ? 0 : argc > 1 ? atoi(argv[1]) : kRounds;
   MPI_Comm comms[3], half, inter = MPI_COMM_NULL;
   comms[0] = MPI_COMM_WORLD;
   comms[1] = MPI_COMM_SELF;
@@ -430,8 +493,9 @@ int main(int argc, char** argv) {
     topologies(MPI_COMM_WORLD, round);
     if (inter != MPI_COMM_NULL) between(inter, round);
   }
+  if (repeats != 0) again(repeats, comms, 3);
 #if MPI_VERSION >= 4
-  persistent(comms[2]);
+  else persistent(comms[2]);
 #endif
   if (inter != MPI_COMM_NULL) OK(MPI_Comm_free(&inter));
   OK(MPI_Comm_free(&half));

@@ -4,6 +4,7 @@
 
 #include "collective_rank.h"
 
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include "checksum/ledger/parts_internal.h"  // for struct Peer only
 #include "shim/abi/backend.h"
 #include "shim/base/digest/digest.h"
+#include "shim/base/digest/variant.h"
 #include "shim/call/runtime.h"
 #include "shim/config/config.h"
 #include "shim/model/view.h"
@@ -188,6 +190,19 @@ uint64_t type_digest(const TypeMap& map, const void* buffer, int64_t count, uint
   for (int64_t i = 0; i < count; ++i) stream.add(static_cast<const char*>(buffer) + i * map.extent, map.size);
   return stream.finish();
 }
+bool beyond(const char* data, size_t bytes, unsigned width) {
+  for (size_t i = 0; i < bytes; i += width) {
+    double number;
+    float narrow;
+    memcpy(width == 8 ? static_cast<void*>(&number) : &narrow, data + i, width);
+    if (!std::isfinite(width == 8 ? number : static_cast<double>(narrow))) return true;
+  }
+  return false;
+}
+const DigestVariant& digest_variant() {
+  static const DigestVariant variant = {"", nullptr, nullptr, beyond};
+  return variant;
+}
 uint64_t digest(const void* data, size_t bytes) {
   DigestStream stream;
   stream.add(data, bytes);
@@ -260,6 +275,7 @@ Peer* peer_of(CommInfo& comm, int rank, Reason*) {
   return peer_of((c.inter ? c.remote : c.local).at(static_cast<size_t>(rank)));
 }
 int world_rank_of(const Peer& peer) { return peer.world_rank; }
+bool peer_is_self(const Peer& peer) { return peer.world_rank == runtime.rank; }
 const char* host_of(const Peer&) { return "node"; }
 bool records_dropped(const Peer&) { return false; }
 uint64_t announce(Thread&, Peer& to, const Record& record) {

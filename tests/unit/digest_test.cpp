@@ -15,7 +15,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -95,6 +97,40 @@ TEST_CASE("every variant gives the defined value at every length and alignment")
       for (size_t bytes : {1, 8, 17, 240, 241, 1023, 4095, 4096, 4097, 8999})
         if (digest(&data[offset], bytes) != defined(&data[offset], bytes))
           FAIL("digest of " << bytes << " bytes at " << offset);
+  }
+}
+
+template <class Number>
+void look_beyond(const resil::DigestVariant& variant) {
+  std::mt19937_64 random(7);
+  for (size_t count = 0; count < 70; ++count)
+    for (size_t shift = 0; shift < 3; ++shift) {
+      std::vector<char> room(count * sizeof(Number) + shift);
+      char* data = room.data() + shift;
+      for (size_t i = 0; i < count; ++i) {
+        const Number number = static_cast<Number>(static_cast<int64_t>(random())) * (random() % 2 ? 1 : 1e-30f);
+        memcpy(data + i * sizeof(Number), &number, sizeof(Number));
+      }
+      CHECK(!variant.beyond(data, count * sizeof(Number), sizeof(Number)));
+      for (size_t i = 0; i < count; ++i)
+        for (const Number odd :
+             {std::numeric_limits<Number>::infinity(), -std::numeric_limits<Number>::infinity(),
+              std::numeric_limits<Number>::quiet_NaN(), -std::numeric_limits<Number>::signaling_NaN(),
+              std::numeric_limits<Number>::max(), -std::numeric_limits<Number>::denorm_min()}) {
+          Number before;
+          memcpy(&before, data + i * sizeof(Number), sizeof(Number));
+          memcpy(data + i * sizeof(Number), &odd, sizeof(Number));
+          CHECK(variant.beyond(data, count * sizeof(Number), sizeof(Number)) == !std::isfinite(odd));
+          memcpy(data + i * sizeof(Number), &before, sizeof(Number));
+        }
+    }
+}
+
+TEST_CASE("infinities and what is no number are seen at every place") {
+  for (const resil::DigestVariant* variant : variants()) {
+    INFO(variant->name);
+    look_beyond<double>(*variant);
+    look_beyond<float>(*variant);
   }
 }
 

@@ -163,7 +163,9 @@ TEST_CASE("packets of a lane meet in order, lanes in any order") {
   }
 }
 
-TEST_CASE("records that come in a stream are taken in runs, as one by one") {
+/// Messages, or blocks of collectives that also carry what the calls so far are.
+template <Space space>
+void taken_in_runs() {
   constexpr uint32_t kSlots = 64;
   for (unsigned seed = 0; seed < 200; ++seed) {
     static StreamControl control;
@@ -201,7 +203,9 @@ TEST_CASE("records that come in a stream are taken in runs, as one by one") {
       const unsigned what = random() % (4 + rarely);
       if (what < 2 && said < count) {
         Record record = packet(random() % tags, 1000 + said, random() % 100 == 0 ? kPadded : 0);
-        if (record.flags == 0 ? announce_plain(there, std::bit_cast<PlainRecord>(record))
+        record.space = static_cast<uint8_t>(space);
+        record.upper = space != Space::kMessage ? said % 7 : record.upper;  // 0: left open
+        if (record.flags == 0 ? announce_plain<space>(there, std::bit_cast<PlainRecord>(record))
                               : announce_padded(there, record)) {
           stream.push_back(record);
           ++said;
@@ -212,8 +216,11 @@ TEST_CASE("records that come in a stream are taken in runs, as one by one") {
         if (random() % 100 == 0) {
           record.digest += 1u << 20;
           ++wrong;
+        } else if (space != Space::kMessage && record.upper != 0 && random() % 100 == 0) {
+          record.upper += 16;  // the same data by another call
+          ++wrong;
         }
-        const bool quickly = record.flags == 0 && expect_plain(peer, std::bit_cast<PlainRecord>(record));
+        const bool quickly = record.flags == 0 && expect_plain<space>(peer, std::bit_cast<PlainRecord>(record));
         quick += quickly;
         if (!quickly) pair.received(record);
         ++taken;
@@ -224,7 +231,10 @@ TEST_CASE("records that come in a stream are taken in runs, as one by one") {
     take(~0u);
     INFO("seed " << seed);
     CHECK(pair.found.size() == wrong);
-    for (const Difference& difference : pair.found) CHECK(stream[difference.ordinal].digest == difference.sent.digest);
+    for (const Difference& difference : pair.found) {
+      CHECK(stream[difference.ordinal].digest == difference.sent.digest);
+      CHECK(difference.calls == (difference.sent.upper != difference.received.upper));
+    }
     CHECK(coverage.checked_messages == count - wrong);
     CHECK(coverage.checked_bytes == 8 * (count - wrong));
     CHECK(peer.own_pending == 0);
@@ -238,6 +248,12 @@ TEST_CASE("records that come in a stream are taken in runs, as one by one") {
     CHECK(quick > count / 4);
     CHECK(run_records > count / 4);
   }
+}
+
+TEST_CASE("records that come in a stream are taken in runs, as one by one") {
+  taken_in_runs<Space::kMessage>();
+  taken_in_runs<Space::kBlock>();
+  taken_in_runs<Space::kAgreement>();
 }
 
 TEST_CASE("a lane that several threads use is compared as a multiset") {

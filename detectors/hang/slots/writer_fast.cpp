@@ -39,10 +39,10 @@ bool fast_collective(Event& e, SiteEntry& site, Pattern pattern) {
   if (index >= kHistories || writer.section->histories[index].comm != e.comm->ring->id) return false;
   uint8_t flags;
   site.world = world_of(e.comm, e.peer);
-  site.signature = site.record.aux = signature_of(e, pattern, slot_of(e), &flags);
-  const ring::MixedSignature mixed = ring::mixed_signature(site.signature);
+  const uint64_t signature = site.record.aux = signature_of(e, pattern, slot_of(e), &flags);
+  const ring::MixedSignature mixed = ring::mixed_signature(signature);
   site.mixed = uint64_t{mixed.what} << 32 | mixed.bytes;
-  site.basic_type = common_type(e, pattern, site.signature);
+  site.basic_type = common_type(e, pattern, signature);
   return flags == 0;
 }
 

@@ -72,6 +72,7 @@ uint64_t digest(const void* data, size_t bytes) {
   if (bytes <= 16)  // XXH3_64bits() of so few, and nothing saved for longer ones
     return digest_term(XXH3_len_0to16_64b(static_cast<const xxh_u8*>(data), bytes, XXH3_kSecret, 0), 0, bytes);
   if (bytes <= kShort) return digest_term(XXH3_64bits(data, bytes), 0, bytes);
+  if (bytes <= kDigestLeaf) return digest_term(digest_variant().xxh3(data, bytes), 0, bytes);
   return digest_long(static_cast<const char*>(data), bytes);
 }
 

@@ -34,10 +34,35 @@ uint64_t whole(const char* data, size_t leaves, uint64_t first) {
   return sum;
 }
 
+/// The 16 bits with the sign and the top of the exponent: of which number in eight bytes, and from where on it is all
+/// ones. No comparison of floating-point numbers, which may trap.
+bool beyond(const char* data, size_t bytes, unsigned width) {
+  typedef int16_t Lanes __attribute__((vector_size(32), aligned(1), may_alias));
+  typedef uint64_t Words __attribute__((vector_size(32)));
+  const uint64_t mask = width == 8 ? uint64_t{0x7fff} << 48 : 0x7fff00007fff0000;
+  const int16_t all_ones = width == 8 ? 0x7ff0 : 0x7f80;
+  const Lanes masks = (Lanes)(Words{mask, mask, mask, mask});
+  Lanes most = {};
+  size_t i = 0;
+  for (; i + sizeof(Lanes) <= bytes; i += sizeof(Lanes)) {
+    const Lanes tops = *reinterpret_cast<const Lanes*>(data + i) & masks;
+    most = tops > most ? tops : most;
+  }
+  int16_t found = 0;
+  for (size_t lane = 0; lane < sizeof(Lanes) / sizeof(int16_t); ++lane) found = most[lane] > found ? most[lane] : found;
+  for (i += width; i <= bytes; i += width) {  // the last few, by their top halves
+    int16_t top;
+    __builtin_memcpy(&top, data + i - sizeof(top), sizeof(top));
+    top &= 0x7fff;
+    found = top > found ? top : found;
+  }
+  return found >= all_ones;
+}
+
 }  // namespace
 
 #define RESIL_TEXT(name) #name
 #define RESIL_NAME(name) RESIL_TEXT(name)
-extern const DigestVariant variant = {&RESIL_NAME(RESIL_DIGEST_VARIANT)[sizeof("digest_") - 1], xxh3, whole};
+extern const DigestVariant variant = {&RESIL_NAME(RESIL_DIGEST_VARIANT)[sizeof("digest_") - 1], xxh3, whole, beyond};
 
 }  // namespace resil::RESIL_DIGEST_VARIANT

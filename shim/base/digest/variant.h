@@ -15,6 +15,9 @@ struct DigestVariant {
   uint64_t (*xxh3)(const void* data, size_t bytes);
   /// Sum of the terms of `leaves` whole leaves, the first of which has index `first`.
   uint64_t (*whole)(const char* data, size_t leaves, uint64_t first);
+  /// Whether one of the floating-point numbers there, of 4 or 8 bytes, is infinite or no number. `bytes`: a multiple of
+  /// their width.
+  bool (*beyond)(const char* data, size_t bytes, unsigned width);
 };
 
 // portable is what the compiler's default target allows: SSE2 on x86-64, NEON on aarch64.
