@@ -79,7 +79,7 @@ void lose(PerThread& t, const char* why) {
 }
 
 void stop(const char* why) {
-  if (lost_why != nullptr || part_place.parts == 0) return;
+  if (lost_why != nullptr || part_place.parts == 0 || part_place.fed) return;
   lost_why = why;
   choices_follow = false;
   last_led = started;
@@ -88,7 +88,7 @@ void stop(const char* why) {
 
 bool begin() {
   asked = true;
-  if (part_place.parts == 0 || backend->thread_multiple()) return false;
+  if (part_place.parts == 0 || part_place.fed || backend->thread_multiple()) return false;
   leads = part_place.part == 0;
   lone.stream_id = 1;
   begun = choices_begin();
@@ -259,7 +259,7 @@ void before_finalize() {
 }
 
 void report(JsonWriter& json) {
-  if (part_place.parts == 0) return;
+  if (part_place.parts == 0 || part_place.fed) return;
   const auto number = [&json](const char* name, uint64_t value) { json.integer(name, static_cast<int64_t>(value)); };
   json.begin_object("choices");
   number(leads ? "told" : "taken", leads ? told : taken);

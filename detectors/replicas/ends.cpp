@@ -158,8 +158,8 @@ void publish(int part, int dead, double seconds) {
   constexpr const char* kWords[] = {"", "", "outside of MPI", "stopped by a signal", "ended"};
   char seen_ranks[5][100] = {};
   bool any = false;
-  for (int i = 0; i < place.members; ++i) {
-    const int rank = part * place.members + i;
+  for (int i = 0; i < place.count_of(part); ++i) {
+    const int rank = place.first_of(part) + i;
     const auto seen = static_cast<int>(see(rank));
     if (seen <= static_cast<int>(Seen::kInMpi)) continue;
     const size_t length = strlen(seen_ranks[seen]);
@@ -200,7 +200,7 @@ void look_for_dead() {
   int ranks[64];
   const int count = mailbox::acknowledge_dead(64, ranks);
   for (int i = 0; i < count; ++i) {
-    const int part = ranks[i] / place.members;
+    const int part = place.part_of(ranks[i]);
     if (part != 0 && !is_dropped(part)) drop(part, ranks[i]);
   }
 }
@@ -248,7 +248,7 @@ void dropped_look() {
     if (survives && place.part == 0) look_for_dead();
   }
   if (place.part != 0) words_progress(now);  // says something
-  for (int part = 1; place.part == 0 && part < place.parts; ++part) {
+  for (int part = 1; place.part == 0 && place.has_partner() && part < place.parts; ++part) {
     if ((parts_dropped.load(std::memory_order_relaxed) & 1u << part) != 0) continue;
     silent[part] += passed < second / 4 ? passed : second / 4;
     if (silent[part] > patience()) drop(part, -1);
@@ -351,7 +351,11 @@ int status_of(int rank) {
 /// The last that a process does, when MPI_Finalize has been left out: launchers kill a job when a process ends that has
 /// not called it. So all wait here for each other. Rank 0 ends the job then, with the program's exit status; where it
 /// goes on after a death (the launcher of Open MPI 5.0 does not end after an MPI_Abort there) each process ends itself.
-[[gnu::destructor]] void leave_together() {
+[[gnu::destructor]] void leave_at_end() { leave_together(); }
+
+}  // namespace
+
+void leave_together() {
   if (!parts_without_finalize || runtime.pid != getpid()) return;
   flush_output();
   char number[16];
@@ -366,7 +370,7 @@ int status_of(int rank) {
   int status = exit_status_of_program;
   // Those that follow write nothing that anybody needs: ten seconds.
   for (int rank = 1, left = 500; rank < runtime.size && left > 0;) {
-    const int part = rank / place.members;
+    const int part = place.part_of(rank);
     if (is_dropped(part) || is_there("replicas-gone", rank)) ++rank;
     else if (nanosleep(&pause, nullptr) == 0 && part != 0) --left;
   }
@@ -382,13 +386,11 @@ int status_of(int rank) {
     if (status == 0 && rank < place.members) status = of_rank;
   }
   for (int part = 0; part < place.parts; ++part)
-    if (!is_dropped(part)) paths_end(runtime.directory, part);
+    if (!is_dropped(part)) trees_end(part);
   input_end();
   remove_marks();
   if (!ended_by_death) backend->messages->abort(status);
 }
-
-}  // namespace
 
 namespace {
 

@@ -544,6 +544,12 @@ const char* file_of_mpi(const char* name, bool removes, int mode) {
     keep_path(AT_FDCWD, name + prefix);
     return nullptr;
   }
+  // A copy that is fed reads and writes no file by MPI: it sees what its leader's part has made of it.
+  if (part_place.fed && !removes) return nullptr;
+  if (part_place.fed) {
+    remove_path(AT_FDCWD, name + prefix, false);
+    return nullptr;
+  }
   const Use use = exclusive && creates ? Use::kNew : writes ? Use::kChange : Use::kLook;
   char path[kPathRoom];
   const char* other = path_for(AT_FDCWD, name + prefix, removes ? Use::kLook : use, path);

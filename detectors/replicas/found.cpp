@@ -108,7 +108,7 @@ void publish(uint64_t number, const Word* words, const bool* compared, const Ori
     finding.add(name, "on %.60s: data %016" PRIx64 ", call %016" PRIx64, host_of(place.partner(part)), words[part].data,
                 words[part].shape);
   }
-  finding.add("word", "%" PRIu64 " of rank %d of each part", number, place.rank());
+  finding.add("word", "%" PRIu64 " of rank %d of each part", number, place.rank);
   if (open)
     finding.add("may differ", "%s",
                 first_choice != nullptr ? first_choice
@@ -124,7 +124,9 @@ void publish(uint64_t number, const Word* words, const bool* compared, const Ori
 }  // namespace
 
 void may_differ(const char* why) {
-  if (place.parts == 0 || seen_choice.load(std::memory_order_relaxed) || seen_choice.exchange(true)) return;
+  if (!place.has_partner() || place.parts == 0 || seen_choice.load(std::memory_order_relaxed) ||
+      seen_choice.exchange(true))
+    return;
   first_choice = why;
   mark("replicas-may-differ");
 }
@@ -158,7 +160,7 @@ void found_end(Thread& thread) {
         if (now < look) return false;
         look = now + second / 20;
         dropped_look();
-        while (left < runtime.size && (is_dropped(left / place.members) || has_said_goodbye(left))) ++left;
+        while (left < runtime.size && (is_dropped(place.part_of(left)) || has_said_goodbye(left))) ++left;
         if (left == runtime.size && limit == UINT64_MAX)
           limit = now + static_cast<uint64_t>(config_real("RESIL_DRAIN_SECONDS") * static_cast<double>(second));
         return marked("replicas-differ") || now > limit;

@@ -15,6 +15,16 @@ RESIL_PHRASE(
     other_program,
     "RESIL_REPLICAS=%d runs the same program in each part of the job, and rank %d runs another one, or with other "
     "arguments, than rank %d");
+RESIL_PHRASE(
+    list_does_not_fit,
+    "RESIL_REPLICAS_RANKS=%.100s names rank %d, and with RESIL_REPLICAS=%d this job of %d ranks has %lld for the "
+    "program, besides %lld copies; start %lld ranks or more");
+RESIL_PHRASE(list_alone, "RESIL_REPLICAS_RANKS names ranks to be replicated, and needs RESIL_REPLICAS=2 or 3");
+RESIL_PHRASE(other_list, "RESIL_REPLICAS_RANKS differs between rank 0 and rank %d");
+RESIL_PHRASE(list_and_threads,
+             "RESIL_REPLICAS_RANKS cannot follow calls of several threads, and MPI was initialised with "
+             "MPI_THREAD_MULTIPLE");
+RESIL_PHRASE(list_and_mode, "RESIL_REPLICAS_RANKS goes with RESIL_MODE=watch alone, not with %.60s");
 RESIL_PHRASE(sessions_only, "RESIL_REPLICAS needs a program that calls MPI_Init, and this one uses sessions");
 RESIL_PHRASE(no_directory,
              "RESIL_REPLICAS needs the report directory for the files of replicas, and it cannot be written");
@@ -41,6 +51,18 @@ RESIL_MESSAGE(
     "Part 0 had a file open for writing that was there before. Another part that reads it later reads what "
     "part 0 has written.",
     "If replicas disagree after such a file was read, let the program write its results elsewhere.");
+
+RESIL_MESSAGE(
+    given_up, log_note,
+    "replicas: rank %d has no copies any more: %s cannot be handed to them (%s). The program goes on",
+    "Copies of some ranks only are told what their leaders' calls have brought, and this call brings what they cannot "
+    "be "
+    "told.",
+    "Run with RESIL_REPLICAS alone, which replicates all ranks, or leave this rank out of RESIL_REPLICAS_RANKS.");
+
+RESIL_MESSAGE(copy_left, note, "replicas: this copy has left the program in %s: %s",
+              "A copy of some ranks only has taken another way than its leader, and can be told nothing any more.",
+              "See the finding: the two have diverged.");
 
 RESIL_FINDING(parts_differ,
               "ranks %s run the same program on the same data and have diverged: what each %s differs first in %s",

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "detectors/replicas/words.h"
+
 namespace resil::replicas {
 
 namespace {
@@ -26,6 +28,7 @@ constexpr int64_t kMostKept = 64 << 20;  ///< larger files are not kept when the
 char own_tree[1200], leaders_tree[1200];  // no slash at the end
 size_t own_length;
 bool leads;
+timespec began;  // by the file system's clock
 std::atomic<uint64_t> not_kept;
 std::atomic<uint32_t> serial;
 
@@ -154,6 +157,16 @@ bool copy_file(const char* from, const char* to, bool contents) {
   return copied;
 }
 
+/// Copies of some ranks only: what other ranks change meanwhile a copy, which is behind, may see otherwise than its
+/// leader has seen it.
+void notice_others(const char* path) {
+  struct stat status;
+  if (!place.fed || fstatat(AT_FDCWD, path, &status, 0) != 0 || !S_ISREG(status.st_mode)) return;
+  const auto& changed = status.st_ctim;
+  if (changed.tv_sec > began.tv_sec || (changed.tv_sec == began.tv_sec && changed.tv_nsec >= began.tv_nsec))
+    may_differ("a file that another rank has changed during the job");
+}
+
 /// Where a follower sees a path: in its own tree, in the leader's, at the place itself. `room` holds where; absent: it
 /// holds a path where there is nothing.
 enum class Seen : uint8_t { kOwn, kKept, kThere, kAbsent };
@@ -171,7 +184,10 @@ Seen look(const char* path, char* room) {
     return Seen::kAbsent;
   }
   snprintf(room, kPathRoom, "%s", path);
-  if (exists(path)) return Seen::kThere;
+  if (exists(path)) {
+    notice_others(path);
+    return Seen::kThere;
+  }
   in_tree(own_tree, path, "", room);
   return Seen::kAbsent;
 }
@@ -259,7 +275,9 @@ bool paths_begin(const char* directory, int part) {
   snprintf(leaders_tree, sizeof(leaders_tree), "%s/part-0", directory);
   snprintf(own_tree, sizeof(own_tree), "%s/part-%d", directory, part);
   own_length = strlen(own_tree);
-  return mkdir(own_tree, 0700) == 0 || errno == EEXIST;
+  const bool made = mkdir(own_tree, 0700) == 0 || errno == EEXIST;
+  if (struct stat status; made && status_of(own_tree, &status)) began = status.st_ctim;
+  return made;
 }
 
 void paths_end(const char* directory, int part) {
@@ -272,6 +290,10 @@ const char* path_for(int at, const char* path, Use use, char* room) {
   Path whole;
   if (own_length == 0 || !absolute(at, path, &whole) || is_elsewhere(whole.text)) return path;
   if (!leads) return for_follower(whole.text, path, use, room);
+  Path kept;
+  if (place.fed && !exists_in(leaders_tree, whole.text, kGone) &&
+      !exists(in_tree(leaders_tree, whole.text, "", kept.text)))
+    notice_others(whole.text);
   if (use != Use::kLook) keep(whole.text, false);
   return path;
 }

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,17 +14,21 @@
 #include <cstdio>
 #include <cstring>
 
+#include "detectors/replicas/feed.h"
 #include "detectors/replicas/files.h"
 #include "detectors/replicas/input.h"
 #include "detectors/replicas/messages.h"
 #include "detectors/replicas/paths.h"
+#include "detectors/replicas/ranks.h"
 #include "detectors/replicas/times.h"
 #include "detectors/replicas/words.h"
 #include "shim/abi/backend.h"
 #include "shim/base/hash.h"
 #include "shim/call/attach.h"
+#include "shim/call/dispatch.h"
 #include "shim/call/module.h"
 #include "shim/call/parts.h"
+#include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/config/config.h"
@@ -40,24 +45,35 @@ namespace {
 
 namespace text = messages::replicas;
 
+bool check_list(Slice text, ValueProblem* problem) {
+  RankList ranks;
+  return text == "all" || ranks.parse(text, problem);
+}
+
 constexpr ConfigEntry kConfig[] = {
     {"RESIL_REPLICAS", ConfigType::kInteger, "1..3", "1",
      "runs the program in that many parts of the job at once, each on its share of the ranks (docs/REPLICAS.md)"},
     {"RESIL_REPLICAS_FOLLOW", ConfigType::kChoice, "none|clocks|all", "all",
      "what is in each part what it was in the leading one: nothing, clocks, or also random numbers, names of hosts and "
      "what MPI chooses (messages from any source, polls)"},
+    {"RESIL_REPLICAS_RANKS", ConfigType::kText, "all, or ranks and ranges of ranks, as in 0,3-5", "all",
+     "with RESIL_REPLICAS: the ranks of the program that have copies; the job has so many ranks more "
+     "(docs/REPLICAS.md)",
+     check_list},
     {"RESIL_REPLICAS_SECONDS", ConfigType::kReal, "0.1..1000000", "60",
      "how long a part waits for what the leading one was told or chose, and for messages that came there; and how long "
      "the "
      "leading one waits, at least twice that, for a part that says nothing"},
 };
 
-int parts, part, members;  // as in `place`
+int parts;  // RESIL_REPLICAS
+PartPlace own;  // as `place`, from the start on
+RankList list;
 bool begun, comparing;
 
 /// What each rank tells the others.
 struct About {
-  uint64_t program, arguments, host;
+  uint64_t program, arguments, host, list;
   char name[64];
   char node[65], processor[191];  ///< as the program is told: by the system, by MPI
 };
@@ -92,6 +108,7 @@ About about_this_rank() {
   const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
   path[length > 0 ? length : 0] = 0;
   place.program = hash_text(path);
+  place.list = hash_text(config_text("RESIL_REPLICAS_RANKS"));
   place.arguments = hash_of_file("/proc/self/cmdline");
   place.host = hash_text(runtime.host);
   if (const int64_t node = config_integer("RESIL_NODE_RANKS"); node > 0)  // tests: several nodes on one machine
@@ -102,38 +119,45 @@ About about_this_rank() {
   return place;
 }
 
+/// The rank of the program that a world rank is a copy of.
+int leader_of(int world_rank) {
+  if (world_rank < own.members) return world_rank;
+  const int copy = (world_rank - own.members) % own.copies;
+  return own.fed ? list.rank_at(copy) : copy;
+}
+
 /// Stops the job where partners run different programs, and says where they share a node without need.
 void compare_places() {
-  const About own = about_this_rank();
+  const About here = about_this_rank();
   About* all = memory::map_array<About>(static_cast<size_t>(runtime.size));
-  if (all == nullptr || !mailbox::allgather(&own, sizeof(own), all)) stop(text::no_split);
-  int nodes = 0, sharing = -1;
+  if (all == nullptr || !mailbox::allgather(&here, sizeof(here), all)) stop(text::no_split);
+  int nodes = 0, sharing = -1, partner = -1;
   for (int rank = 0; rank < runtime.size; ++rank) {
     bool seen = false;
     for (int other = 0; other < rank && !seen; ++other) seen = all[other].host == all[rank].host;
     nodes += !seen;
-    const About& leader = all[rank % members];
+    if (all[rank].list != all[0].list) stop(text::other_list, rank);
+    const int leading = leader_of(rank);
+    const About& leader = all[leading];
     if (all[rank].program != leader.program || all[rank].arguments != leader.arguments)
-      stop(text::other_program, parts, rank, rank % members);
-    for (int other = rank % members; other < rank && sharing < 0; other += members)
-      if (all[other].host == all[rank].host) sharing = other;
+      stop(text::other_program, parts, rank, leading);
+    for (int other = 0; other < rank && sharing < 0; ++other)
+      if (leader_of(other) == leading && all[other].host == all[rank].host) sharing = other, partner = rank;
   }
   share_node = sharing >= 0;
   if (nodes == 1) {
     add_note(text::one_node);
   } else if (sharing >= 0) {
-    int partner = sharing + members;
-    while (all[partner].host != all[sharing].host) partner += members;
     if (runtime.rank == 0) log_format(text::share_node, sharing, partner, all[sharing].name, nodes);
     add_note_format(text::share_node, sharing, partner, all[sharing].name, nodes);
   }
   hosts = all;
   // Is each part spread over its nodes as the others are? Node-local ranks are data that programs use.
-  for (int rank = members; rank < runtime.size; ++rank) {
-    int first = rank / members * members, leaders = 0;
+  for (int rank = own.members; rank < runtime.size && !own.fed; ++rank) {
+    int first = own.first_of(own.part_of(rank)), leaders = 0;
     while (all[first].host != all[rank].host) ++first;
-    while (all[leaders].host != all[rank % members].host) ++leaders;
-    if (first % members != leaders) unlike = true;
+    while (all[leaders].host != all[leader_of(rank)].host) ++leaders;
+    if (leader_of(first) != leaders) unlike = true;
   }
 }
 
@@ -158,14 +182,16 @@ void tell_environment() {
                                      {"SLURM_LOCALID", Variable::kLocalRank},
                                      {"SLURM_NTASKS", Variable::kSize},
                                      {"SLURM_NPROCS", Variable::kSize}};
-  const uint64_t own = hosts[runtime.rank].host;
+  // Of a copy that is fed: as its leader, whose communicators its own are.
+  const int first = own.fed ? 0 : own.first_of(own.part);
+  const uint64_t here = hosts[first + own.rank].host;
   int local_rank = 0, local_size = 0;
-  for (int i = 0; i < members; ++i) {
-    if (hosts[part * members + i].host != own) continue;
+  for (int i = 0; i < own.members; ++i) {
+    if (hosts[first + i].host != here) continue;
     ++local_size;
-    local_rank += i < runtime.rank % members;
+    local_rank += i < own.rank;
   }
-  const int values[] = {runtime.rank % members, members, local_rank, local_size};
+  const int values[] = {own.rank, own.members, local_rank, local_size};
   for (const Variable& variable : kVariables) {
     if (getenv(variable.name) == nullptr) continue;
     char value[16];
@@ -177,16 +203,16 @@ void tell_environment() {
 /// Programs send names of hosts, and group ranks by them: each part is told those of the leading one. Not where parts
 /// lie on nodes in other ways: equal names must mean one node.
 bool names_follow() {
-  return part != 0 && !unlike && config_integer("RESIL_REPLICAS_FOLLOW") > 1 && hosts[runtime.rank].node[0] != 0 &&
-         hosts[runtime.rank % members].node[0] != 0;
+  return own.part != 0 && !unlike && config_integer("RESIL_REPLICAS_FOLLOW") > 1 && hosts[runtime.rank].node[0] != 0 &&
+         hosts[own.rank].node[0] != 0;
 }
 
 /// The same in variables that hold the node's name.
-void tell_host(const About& own, const About& leader) {
+void tell_host(const About& here, const About& leader) {
   files_host(leader.node);
   constexpr const char* kVariables[] = {"HOSTNAME", "SLURMD_NODENAME"};
   for (const char* name : kVariables)
-    if (const char* value = getenv(name); value != nullptr && strcmp(value, own.node) == 0)
+    if (const char* value = getenv(name); value != nullptr && strcmp(value, here.node) == 0)
       setenv(name, leader.node, 1);
 }
 
@@ -217,12 +243,59 @@ void refuse(const char* call) {
 /// A follower leaves the last word to part 0, which comes to the same end unless this one alone has failed.
 void before_abort(int, bool) {
   const timespec pause = {0, 900000000};
-  if (begun && part != 0) nanosleep(&pause, nullptr);
+  if (begun && own.is_fed() && comparing && current_thread != nullptr)
+    copy_aborts(*current_thread, "a call that ends the job");
+  if (begun && own.part != 0) nanosleep(&pause, nullptr);
 }
+
+bool some_ranks_only() { return strcmp(config_text("RESIL_REPLICAS_RANKS"), "all") != 0; }
 
 bool enabled() {
   parts = static_cast<int>(config_integer("RESIL_REPLICAS"));
-  return parts > 1;
+  return parts > 1 || some_ranks_only();
+}
+
+/// Where this rank stands. Stops where the job has not the ranks for it.
+PartPlace find_place() {
+  if (!some_ranks_only()) {
+    if (runtime.size % parts != 0) {
+      const int fewer = runtime.size / parts * parts;
+      stop(text::does_not_divide, parts, runtime.size, fewer > 0 ? fewer : parts, fewer + parts);
+    }
+    const int members = runtime.size / parts, rank = runtime.rank % members;
+    return {parts, runtime.rank / members, members, rank, members, rank, false};
+  }
+  ValueProblem problem;
+  if (parts < 2) stop(text::list_alone);
+  if (!list.parse(slice_of(config_text("RESIL_REPLICAS_RANKS")), &problem)) stop(text::list_alone);
+  const int64_t copies = list.ranks() * (parts - 1), members = runtime.size - copies;
+  if (members <= list.highest())
+    stop(text::list_does_not_fit, config_text("RESIL_REPLICAS_RANKS"), list.highest(), parts, runtime.size,
+         static_cast<long long>(members > 0 ? members : 0), static_cast<long long>(copies),
+         static_cast<long long>(copies + list.highest() + 1));
+  if (strcmp(config_text("RESIL_MODE"), "watch") != 0) stop(text::list_and_mode, config_text("RESIL_MODE"));
+  if (backend->thread_multiple()) stop(text::list_and_threads);
+  PartPlace found = {parts, 0, static_cast<int>(members), runtime.rank, static_cast<int>(list.ranks()), 0, true};
+  if (runtime.rank >= found.members) {
+    found.part = 1 + (runtime.rank - found.members) / found.copies;
+    found.rank = list.rank_at((runtime.rank - found.members) % found.copies);
+  }
+  found.copy = list.number_of(found.rank);
+  return found;
+}
+
+/// Where the files of this rank's part are kept. Copies of some ranks only: by the rank that they are of.
+const char* trees_of(int rank) {
+  static char directory[1100];
+  if (!own.fed) return runtime.directory;
+  snprintf(directory, sizeof(directory), "%s/of-%d", runtime.directory, rank);
+  mkdir(directory, 0700);
+  return directory;
+}
+
+/// A copy's program ends without MPI_Finalize, by itself or as its leader's does.
+void copy_exits(int, void*) {
+  if (runtime.pid == getpid() && begun && comparing && current_thread != nullptr) copy_aborts(*current_thread, "exit");
 }
 
 void before_init() { files_scan(true, false); }
@@ -231,33 +304,30 @@ void after_init() {
   if (begun || runtime.world > 0) return;  // worlds that are spawned belong to the part that spawned them
   if (!runtime_has_world()) stop(text::sessions_only);
   if (!mailbox::is_open()) stop(text::not_everywhere, parts, runtime.size);
-  if (runtime.size % parts != 0) {
-    const int fewer = runtime.size / parts * parts;
-    stop(text::does_not_divide, parts, runtime.size, fewer > 0 ? fewer : parts, fewer + parts);
-  }
-  members = runtime.size / parts;
-  part = runtime.rank / members;
+  own = find_place();
   compare_places();
-  if (!mailbox::agree(runtime.directory[0] != 0 && paths_begin(runtime.directory, part))) stop(text::no_directory);
+  const int part = own.part;
+  if (!mailbox::agree(runtime.directory[0] != 0 && (!own.has_partner() || paths_begin(trees_of(own.rank), part))))
+    stop(text::no_directory);
   tell_environment();
-  const About& leader = hosts[runtime.rank % members];
+  const About& leader = hosts[own.rank];
   const bool names = names_follow();
   if (names) tell_host(hosts[runtime.rank], leader);
-  if (!parts_begin(part, parts,
-                   {.file = file_of_mpi,
-                    .refuse = refuse,
-                    .may_differ = may_differ,
-                    .waiting = dropped_look,
-                    .processor = names && leader.processor[0] != 0 ? leader.processor : nullptr}))
+  if (!parts_begin(own, {.file = own.has_partner() ? file_of_mpi : nullptr,
+                         .refuse = refuse,
+                         .may_differ = may_differ,
+                         .waiting = dropped_look,
+                         .processor = names && leader.processor[0] != 0 ? leader.processor : nullptr,
+                         .tell = led_answer,
+                         .told = copy_answer}))
     stop(text::no_split);
   files_scan(part == 0, true);
   if (part != 0) silence();
-  if (runtime.rank % members == 0) {
+  if (own.rank == 0 && own.has_partner()) {
     char file[1200];
     snprintf(file, sizeof(file), "%s/part-0.input", runtime.directory);
     input_begin(part == 0, file);
   }
-  place = {parts, part, members};
   begun = true;
   if (unlike) may_differ("parts lie on nodes in different ways");
   comparing = !backend->thread_multiple();
@@ -265,10 +335,23 @@ void after_init() {
     add_note(text::threads_not_compared);
     return;
   }
-  words_begin();
   dropped_begin();
+  if (!own.has_partner()) return;
+  words_begin();
+  if (own.fed) {
+    feed_begin();
+    choices_follow = true;  // a copy is told
+    if (own.is_fed()) {
+      runtime.header->fed = 1;
+      on_exit(copy_exits, nullptr);
+    }
+    if (own.is_fed()) registry_mute([](Stage stage) { return stage == Stage::kReplicas || stage == Stage::kWatch; });
+  }
   if (config_integer("RESIL_REPLICAS_FOLLOW") > 0) times_begin();
 }
+
+/// A rank that feeds copies.
+bool leads_copies() { return own.fed && own.part == 0 && own.has_partner(); }
 
 void enter(Event& e) {
   if (!begun) return;
@@ -278,7 +361,7 @@ void enter(Event& e) {
     if (runtime.rank == 0) log_format(text::windows, call_info(e.id).name);
     add_note_format(text::windows, call_info(e.id).name);
   }
-  if (!comparing || e.nested) return;
+  if (!comparing || e.nested || !own.has_partner()) return;
   static bool prepared;
   if (!prepared) {
     prepared = true;
@@ -288,19 +371,35 @@ void enter(Event& e) {
   dropped_call(now);
   times_call(*e.thread, (e.attributes & kCallPoll) != 0, now);
   words_progress(now);
+  if (own.fed && class_of(e.id) == CallClass::kGetStatus) give_statuses(e);
+  if (leads_copies()) led_progress(now, (e.attributes & kCallPoll) != 0);
   capture_enter(e);
 }
 
 void leave(Event& e) {
-  if (begun && comparing && !e.nested) capture_leave(e);
+  if (!begun || !comparing || !own.has_partner()) return;
+  // What a call completes is told before it is forgotten, what it starts once it is known.
+  const bool starts = (e.attributes & kCallStarts) != 0;
+  if (starts && !e.nested) capture_leave(e);
+  if (leads_copies() && feeding) {
+    led_leave(e);
+    led_progress(ticks(), (e.attributes & kCallPoll) != 0);
+  }
+  if (!starts && !e.nested) capture_leave(e);
+  if (own.is_fed()) copy_leave(e);
 }
 
+bool execute_instead(Event& e) { return begun && own.is_fed() && feeding && copy_execute(e); }
+bool intercepts(CallId) { return some_ranks_only(); }
+
 void progress(Thread&) {
-  if (begun && comparing) words_progress(ticks());
+  if (!begun || !comparing || !own.has_partner()) return;
+  words_progress(ticks());
+  if (leads_copies()) led_progress(ticks(), true);
 }
 
 double time(Thread& thread, CallId id, double value) {
-  return begun && comparing ? times_told(thread, id, value) : value;
+  return begun && comparing && own.has_partner() ? times_told(thread, id, value) : value;
 }
 bool times() { return true; }
 
@@ -308,8 +407,14 @@ bool times() { return true; }
 void before_finalize() {
   if (!begun || !comparing || current_thread == nullptr) return;
   dropped_call(ticks());
-  times_end(*current_thread);
-  words_end(*current_thread);
+  if (own.has_partner()) {
+    if (own.is_fed()) copy_end(*current_thread);
+    times_end(*current_thread);
+    if (leads_copies()) led_end(*current_thread);
+    words_end(*current_thread);
+  } else {
+    goodbye();
+  }
   dropped_end(*current_thread);
   words_close();
   comparing = false;
@@ -321,9 +426,10 @@ void remove_files(int status, void*) {
   if (last_words[0] != 0) unlink(last_words);
   goodbye_forget();
   dropped_at_exit(status);
-  if (runtime.rank % members != 0 || parts_without_finalize) return;
-  paths_end(runtime.directory, part);
-  if (part == 0) input_end();
+  if (parts_without_finalize) return;
+  if (own.fed ? own.has_partner() : own.rank == 0) paths_end(trees_of(own.rank), own.part);
+  if (own.fed && own.has_partner()) rmdir(trees_of(own.rank));  // the last one can
+  if (own.rank == 0 && own.part == 0) input_end();
 }
 
 void after_finalize() {
@@ -337,9 +443,14 @@ void report(JsonWriter& json) {
   if (!begun) return;
   json.begin_object("replicas");
   json.integer("parts", parts);
-  json.integer("part", part);
-  json.integer("rank", runtime.rank % members);
-  json.integer("ranks", members);
+  json.integer("part", own.part);
+  json.integer("rank", own.rank);
+  json.integer("ranks", own.members);
+  if (own.fed) {
+    json.integer("copies", own.has_partner() ? parts - 1 : 0);
+    feed_report(json);
+    json.boolean("given_up", led_has_given_up());
+  }
   words_report(json);
   times_report(json);
   json.end_object();
@@ -358,6 +469,8 @@ constexpr Module kReplicas = {
     .before_abort = before_abort,
     .enter = enter,
     .leave = leave,
+    .intercepts = intercepts,
+    .execute_instead = execute_instead,
     .reads_statuses = true,
     .progress = progress,
     .time = time,
@@ -369,5 +482,24 @@ RESIL_MODULE(kReplicas);
 }  // namespace
 
 const char* host_of(int world_rank) { return hosts[world_rank].name; }
+
+void trees_end(int of_part) {
+  if (!own.fed) return paths_end(runtime.directory, of_part);
+  for (int copy = 0; copy < own.copies; ++copy) {
+    paths_end(trees_of(list.rank_at(copy)), of_part);
+    rmdir(trees_of(list.rank_at(copy)));
+  }
+}
+
+void leave_program(Thread& thread, bool diverged) {
+  if (diverged) last_words[0] = 0;  // they stay
+  thread.depth = 1;
+  finish_begin();
+  if (!parts_without_finalize) backend->parts->finalize();
+  finish_apart();
+  remove_files(0, nullptr);
+  if (parts_without_finalize) leave_together();
+  _exit(0);
+}
 
 }  // namespace resil::replicas

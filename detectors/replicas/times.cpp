@@ -188,6 +188,10 @@ void times_call(Thread& thread, bool poll, uint64_t now) {
   flush();
 }
 
+void times_pass_over() {
+  if (own_thread != nullptr) take_what_came();
+}
+
 void times_end(Thread& thread) {
   if (!open) return;
   open = false;

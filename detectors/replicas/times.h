@@ -40,6 +40,8 @@ int64_t times_told_by_libc(Clock clock, int64_t value);
 void random_told(void* bytes, size_t count);
 /// The rank makes another call. `poll`: one that may be repeated as often as time allows, so that it does not count.
 void times_call(Thread& thread, bool poll, uint64_t now);
+/// A copy that has left the program: what still comes is taken.
+void times_pass_over();
 void times_end(Thread& thread);
 void times_report(JsonWriter& json);
 

@@ -19,15 +19,12 @@
 
 namespace resil::replicas {
 
-constinit Place place = {};
-
-int Place::rank() const { return runtime.rank % members; }
-
 namespace {
 
 constexpr uint32_t kBatch = 256, kBatches = 1024, kPosted = 16;
 constexpr uint64_t kMostKept = 1u << 20;  ///< own words of the leading part: 16 MiB, and 32 MiB of origins
 constexpr int kMostParts = 3;
+constexpr uint64_t kLast = 1, kLeft = 2;  ///< Batch::last; left: there would be more
 constexpr double kPatience = 10;  ///< seconds that a leader waits for a follower which is a million words behind
 
 struct Batch {
@@ -60,6 +57,8 @@ struct Follower {
 } followers[kMostParts];
 uint64_t from;  // the next number to be compared
 bool leader_apart;
+bool leaving;  // this copy has left the program, without a difference
+bool given_up;  // from here on there is nothing to compare
 
 size_t bytes_of(const Batch& batch) { return offsetof(Batch, words) + batch.count * sizeof(Word); }
 
@@ -98,6 +97,7 @@ void take_batch(const Batch& batch) {
   }
   if (batch.first + batch.count > follower.until) follower.until = batch.first + batch.count;
   if (batch.last != 0) follower.ended = true;
+  if (batch.last == kLeft) follower.lost = true;
 }
 
 bool equal(const Word& one, const Word& other) { return one.data == other.data && one.shape == other.shape; }
@@ -185,7 +185,7 @@ void words_begin() {
 }
 
 void words_add(Thread& thread, const Word& word, const Origin& origin) {
-  if (!open) {
+  if (!open || given_up) {
     left_out += 1;
     return;
   }
@@ -247,12 +247,23 @@ void words_progress(uint64_t now) {
   }
 }
 
+void words_diverge(Thread& thread) {
+  if (open) words_add(thread, {0, 0}, {0, 0, -1, -1, 0, true});
+}
+
+void words_leave() { leaving = true; }
+
+void words_give_up() {
+  compare_what_is_there();
+  given_up = true;
+}
+
 void words_end(Thread& thread) {
   if (place.part != 0) {
     if (!open) return;
     wait_until(thread, room_for_batch, kForOthers);
     if (batches[filling % kBatches].count == 0) batches[filling % kBatches].first = added;
-    send_batch(1);
+    send_batch(leaving ? kLeft : kLast);
     goodbye();
     // A library that waits in MPI_Finalize need not pass on what it has taken: so this rank stays until the leader has
     // it.
@@ -286,6 +297,7 @@ void words_end(Thread& thread) {
   // A part that has made more calls, or fewer.
   for (int part = 1; part < place.parts; ++part) {
     Follower& follower = followers[part];
+    follower.lost = follower.lost || given_up;
     if (follower.lost && follower.until < added) left_out += added - follower.until;
     if (follower.lost || follower.apart || leader_apart || !open || follower.until == added) continue;
     const uint64_t number = follower.until < added ? follower.until : added;

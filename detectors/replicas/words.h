@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "shim/call/parts.h"
+
 namespace resil {
 struct Event;
 struct Thread;
@@ -30,15 +32,12 @@ struct Origin {
 };
 
 /// This rank's place.
-struct Place {
-  int parts, part, members;  ///< members: ranks of a part
-  int rank() const;  ///< in the part
-  int partner(int of_part) const { return of_part * members + rank(); }
-};
-extern Place place;
+inline const PartPlace& place = part_place;
 
 /// Where a world rank runs.
 const char* host_of(int world_rank);
+/// Removes the files of a part.
+void trees_end(int part);
 
 /// In MPI_Init, after the split. Allocates.
 void words_begin();
@@ -46,6 +45,12 @@ void words_begin();
 void words_add(Thread& thread, const Word& word, const Origin& origin);
 /// Sends what is due, takes what has come. In any call.
 void words_progress(uint64_t now);
+/// A copy that has left the program: what it would have given next is something else than what its leader gave.
+void words_diverge(Thread& thread);
+/// A copy that has left the program without having differed.
+void words_leave();
+/// The leader: its copies are fed no more, and have no more words than they have.
+void words_give_up();
 /// In MPI_Finalize: the rest, and who was wrong.
 void words_end(Thread& thread);
 /// The last of it: nothing is taken any more.
@@ -80,6 +85,8 @@ bool is_dropped(int part);
 bool dropped_end(Thread& thread);
 /// At the end of the process: files; its exit status.
 void dropped_at_exit(int status);
+/// When MPI_Finalize has been left out: the last that a process does.
+void leave_together();
 
 // --- found.cpp
 /// Something in this rank chose among what may differ from part to part without anybody's fault. All ranks of the job

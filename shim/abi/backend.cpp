@@ -6,16 +6,19 @@
 
 #include "shim/abi/backend.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cfloat>
 #include <cstring>
+#include <initializer_list>
 #include <type_traits>
 
 #include "shim/abi/handler_change.h"
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
 #include "shim/call/fast_path.h"
+#include "shim/call/fed_comms.h"
 #include "shim/call/large_count_fallback.h"
 #include "shim/call/parts.h"
 #include "shim/runtime/block_pool.h"
@@ -131,6 +134,10 @@ bool comm_shape(uint64_t handle, int* size, int* rank, int* remote_size) {
   int inter = 0;
   *remote_size = -1;
   if (is_freed(HandleKind::kComm, handle) || handle == 0) return false;
+  if (const FedComm* fed = fed_comm(handle); fed != nullptr) {
+    *size = fed->size, *rank = fed->rank, *remote_size = fed->remote_size;
+    return true;
+  }
   // MPICH's handles say what they are of: bits 26 to 29 the class, 30 and 31 where it lies (0: nowhere).
   if (kAbiColumn == 1 && ((handle >> 26 & 0xf) != 1 || handle >> 30 == 0)) return false;
   if (pmpi::Comm_size(comm, size) != 0 || pmpi::Comm_rank(comm, rank) != 0 || pmpi::Comm_test_inter(comm, &inter) != 0)
@@ -150,6 +157,12 @@ bool translate(Group group, int count, const int* ranks, int* world_ranks) {
 
 bool comm_world_ranks(uint64_t handle, bool remote, int count, const int* ranks, int* world_ranks) {
   if (!runtime_has_world()) return false;  // a sessions-only program has no MPI_COMM_WORLD to translate to
+  if (const FedComm* fed = fed_comm(handle); fed != nullptr) {
+    const int members = remote ? fed->remote_size : fed->size;
+    for (int i = 0; i < count; ++i)
+      world_ranks[i] = ranks[i] >= 0 && ranks[i] < members ? fed->members[(remote ? fed->size : 0) + ranks[i]] : -1;
+    return true;
+  }
   Group group;
   CallId get = remote ? CallId::kMPI_Comm_remote_group : CallId::kMPI_Comm_group;
   if (real<int(Comm, Group*)>(1, get)(handle_of<Comm>(handle), &group) != 0) return false;
@@ -175,6 +188,10 @@ bool group_world_ranks(uint64_t handle, int capacity, int* world_ranks, int* siz
 }
 
 bool comm_degree(uint64_t handle, int* in, int* out) {
+  if (const FedComm* fed = fed_comm(handle); fed != nullptr) {
+    *in = fed->degree_in, *out = fed->degree_out;
+    return fed->degree_in >= 0;
+  }
   Comm comm = handle_of<Comm>(handle);
   int topology = kUndefined;
   if (pmpi::Topo_test(comm, &topology) != 0 || topology == kUndefined) return false;
@@ -303,6 +320,7 @@ bool test(uint64_t* request) {
 
 #include "shim/abi/backend_collectives.inc"
 #include "shim/abi/backend_failures.inc"
+#include "shim/abi/backend_fed.inc"
 #include "shim/abi/backend_parts.inc"
 #include "shim/abi/backend_staging.inc"
 
@@ -354,7 +372,8 @@ Backend kBackend = {.abi = kAbiName,
                     .collectives = &kCollectiveFunctions,
                     .staging = &kStagingFunctions,
                     .failures = &kFailureFunctions,
-                    .parts = &kPartFunctions};
+                    .parts = &kPartFunctions,
+                    .fed = &kFedFunctions};
 
 }  // namespace
 }  // namespace resil::RESIL_ABI

@@ -9,6 +9,7 @@
 
 #include "shim/abi/backend_collectives.h"
 #include "shim/abi/backend_failures.h"
+#include "shim/abi/backend_fed.h"
 #include "shim/abi/backend_messages.h"
 #include "shim/abi/backend_parts.h"
 #include "shim/abi/backend_replay.h"
@@ -74,6 +75,7 @@ struct Backend {
   const StagingFunctions* staging;
   const FailureFunctions* failures;
   const PartFunctions* parts;
+  const FedFunctions* fed;
 };
 
 const Backend* openmpi_backend();

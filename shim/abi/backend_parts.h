@@ -11,9 +11,10 @@
 namespace resil {
 
 struct PartFunctions {
-  /// Collective over MPI_COMM_WORLD. The new communicator has the world's name and error handler, and is freed in
-  /// MPI_Finalize, behind the attributes of MPI_COMM_SELF, as the world itself is.
-  bool (*split)(int part, int parts, uint64_t* comm);
+  /// Collective over MPI_COMM_WORLD: ranks of one colour. The new communicator has the world's name and error handler,
+  /// and is freed in MPI_Finalize, behind the attributes of MPI_COMM_SELF, as the world itself is. The program has
+  /// `members` of the world's `size` ranks.
+  bool (*split)(int colour, int members, int size, uint64_t* comm);
   /// In a job that goes on after the death of a rank: calls `died()` where a call over the part, or what is made of it,
   /// fails for that reason and the program has set no error handler. All other errors end the job, as by default.
   void (*on_death)(void (*died)());
@@ -29,6 +30,8 @@ struct PartFunctions {
   void (*file_mode)(int mode, bool* writes, bool* creates, bool* exclusive);
   /// As Backend::send, but complete only when the receiver has taken it into a receive that it had posted.
   bool (*send)(uint64_t comm, const void* data, size_t bytes, int destination, PrivateTag tag, uint64_t* request);
+  /// MPI_Finalize.
+  void (*finalize)();
   /// In place of MPI_Finalized and MPI_Finalize, once MPI is to count as finalised.
   void* finalized;
   void* finalize_again;

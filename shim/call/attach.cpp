@@ -382,6 +382,15 @@ void finish_end() {
   thread_disable();
 }
 
+void finish_apart() {
+  has_world.store(false);
+  presence_close();
+  segment_sweep_end(kSweepTimeout);
+  segment_sync_clock();
+  segment_set_phase(ring::Phase::kFinished);
+  report_final("finished");
+}
+
 void finish_stopped(int exit_status) {
   segment_set_phase(ring::Phase::kStopped);
   runtime.header->exit_status = static_cast<uint32_t>(exit_status);

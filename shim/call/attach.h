@@ -26,6 +26,8 @@ bool attach_late();
 /// Around the real MPI_Finalize (or the last MPI_Session_finalize).
 void finish_begin();
 void finish_end();
+/// In place of finish_end() in a process that ends right then, inside a call of the program's.
+void finish_apart();
 /// Before the real MPI_Abort.
 void finish_abort(int errorcode);
 /// Before resil ends the job itself (stop_job): reports as `stopped` with that exit status.

@@ -5,6 +5,7 @@
 #include "shim/call/parts.h"
 
 #include "shim/abi/backend.h"
+#include "shim/call/fed_comms.h"
 #include "shim/call/runtime.h"
 #include "shim/tables/tables.h"
 
@@ -37,14 +38,25 @@ void put(unsigned slot, void* target) {
   __atomic_store_n(&resil_slots[slot], target, __ATOMIC_RELEASE);
 }
 
+/// Calls that are given the world are given the part's communicator first.
+void put_with_world(unsigned slot, void* target) {
+  void* stub = stub_of(slot);
+  resil_parts_inner[slot] = target;
+  __atomic_store_n(&resil_slots[slot], stub != nullptr ? stub : target, __ATOMIC_RELEASE);
+}
+
 }  // namespace
 
-bool parts_begin(int part, int parts, const PartHooks& hooks) {
+const PartHooks& parts_hooks() { return part_hooks; }
+
+bool parts_begin(const PartPlace& where, const PartHooks& hooks) {
   uint64_t comm;
-  if (backend->parts == nullptr || !backend->parts->split(part, parts, &comm)) return false;
-  comm_register_part(comm, part);
+  const int colour = where.is_fed() ? runtime.rank : where.part;
+  if (backend->parts == nullptr || !backend->parts->split(colour, where.members, runtime.size, &comm)) return false;
   part_hooks = hooks;
-  part_place = {parts, part, runtime.size / parts};
+  part_place = where;
+  if (where.is_fed() && !fed_begin(comm)) return false;
+  comm_register_part(comm, where.part);
   resil_parts_world = backend->comm_world();
   resil_parts_comm = comm;
   if (hooks.processor != nullptr) backend->parts->set_processor_name(hooks.processor);
@@ -53,6 +65,8 @@ bool parts_begin(int part, int parts, const PartHooks& hooks) {
     if (id == CallId::kMPI_Get_processor_name && hooks.processor != nullptr)
       put(slot, backend->parts->get_processor_name);
     if (id == CallId::kMPI_Comm_get_attr || id == CallId::kMPI_Attr_get) put(slot, backend->parts->get_attribute);
+    else if (void* answer = where.fed && where.has_partner() ? backend->fed->answer(id, where.is_fed()) : nullptr)
+      put_with_world(slot, answer);
     else if (void* first = resil_parts_stubs[slot][2]) put(slot, first);
     else if (void* stub = stub_of(slot)) put(slot, stub);
   }

@@ -7,9 +7,18 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
+#include "shim/model/calls.h"
+
 namespace resil {
+
+/// Something that a local call says: where, and how long it is.
+struct Answer {
+  void* at;
+  size_t bytes;
+};
 
 /// What the module that makes parts does about calls that name things outside of the job. All may be null.
 struct PartHooks {
@@ -23,11 +32,25 @@ struct PartHooks {
   void (*waiting)();
   /// What MPI_Get_processor_name says; null: the truth.
   const char* processor;
+  /// Of a leader that feeds copies: the program was told this by a local call. Of a copy: that is what it is told.
+  void (*tell)(CallId id, int result, const Answer* answers, int count);
+  int (*told)(CallId id, const Answer* answers, int count);
 };
 
-/// This rank's place. No parts: all zero.
+/// This rank's place. No parts: all zero. World ranks are those of the leading part, then the copies, part by part.
 struct PartPlace {
-  int parts, part, members;  ///< members: ranks of a part
+  int parts, part, members;  ///< members: ranks of the program
+  int rank;  ///< of the program
+  int copies;  ///< ranks of each part but the leading one: all, or some
+  int copy;  ///< this one's number among them; -1: it has no partner
+  bool fed;  ///< copies of some ranks only: they get what their leaders got (fed_comms.h)
+
+  int partner(int of_part) const { return of_part == 0 ? rank : members + (of_part - 1) * copies + copy; }
+  int part_of(int world_rank) const { return world_rank < members ? 0 : 1 + (world_rank - members) / copies; }
+  int first_of(int of_part) const { return of_part == 0 ? 0 : members + (of_part - 1) * copies; }
+  int count_of(int of_part) const { return of_part == 0 ? members : copies; }
+  bool has_partner() const { return copy >= 0; }
+  bool is_fed() const { return fed && part != 0; }
 };
 extern PartPlace part_place;
 
@@ -48,8 +71,10 @@ void parts_tell_finalized();
 using ChoicesStop = void (*)(const char* why);
 inline constinit ChoicesStop choices_stop = nullptr;
 
-/// Collective over the world, inside MPI_Init: makes the communicator of `part`, in the order of world ranks, and puts
-/// it in the world's place. False: MPI would not.
-bool parts_begin(int part, int parts, const PartHooks& hooks);
+/// Collective over the world, inside MPI_Init: makes the communicator of the part, in the order of world ranks, and
+/// puts it in the world's place. A copy that is fed has one of its own. False: MPI would not.
+bool parts_begin(const PartPlace& where, const PartHooks& hooks);
+/// For the functions that take the place of local calls (backend_fed.inc).
+const PartHooks& parts_hooks();
 
 }  // namespace resil

@@ -25,6 +25,7 @@ namespace {
 
 const Module* enabled[kMaxModules];
 size_t enabled_count;
+bool (*seeing)(Stage);  // whose modules see calls; null: all
 
 bool intercepts(const Module& module, CallId id) {
   return (module.before_call != nullptr || module.execute_instead != nullptr || module.after_call != nullptr) &&
@@ -53,6 +54,8 @@ void add_enabled(const Module* module) {
   enabled[at] = module;
 }
 
+bool sees(const Module& module) { return seeing == nullptr || seeing(module.stage); }
+
 /// A hook of those modules that have it, in this order.
 template <class Hook>
 uint32_t collect(Hook Module::*hook, Hook* list, const StageOrder& order, const Module* left_out = nullptr,
@@ -60,7 +63,7 @@ uint32_t collect(Hook Module::*hook, Hook* list, const StageOrder& order, const 
   uint32_t count = 0;
   for (Stage stage : order)
     for (const Module* module : enabled_modules()) {
-      if (module->stage != stage || module->*hook == nullptr || module == left_out) continue;
+      if (module->stage != stage || module->*hook == nullptr || module == left_out || !sees(*module)) continue;
       if (words != nullptr) words[count] = static_cast<uint8_t>(request_word(stage));
       list[count++] = module->*hook;
     }
@@ -96,11 +99,12 @@ void fill(Hooks& lists, const Module* left_out) {
   collect(&Module::fast, lists.fast, kInward, left_out);
   lists.fast_kinds = fast::kAllKinds;
   for (const Module* module : enabled_modules())
-    if (module != left_out && sees_calls(*module)) lists.fast_kinds &= module->fast != nullptr ? module->fast_kinds : 0;
+    if (module != left_out && sees(*module) && sees_calls(*module))
+      lists.fast_kinds &= module->fast != nullptr ? module->fast_kinds : 0;
   lists.statuses_wanted = lists.completed[0] != nullptr;
   lists.local_enter = nullptr;
   for (const Module* module : enabled_modules()) {
-    if (module == left_out) continue;
+    if (module == left_out || !sees(*module)) continue;
     lists.statuses_wanted = lists.statuses_wanted || module->reads_statuses;
     if (module->local_enter == nullptr) continue;
     lists.local_enter = module->local_enter;
@@ -149,6 +153,14 @@ void registry_activate() {
   __atomic_store_n(&current_hooks, &hook_lists[1], __ATOMIC_RELEASE);
   forget_calls();  // call sites that went the fast path
   __atomic_store_n(&dormant, static_cast<const Module*>(nullptr), __ATOMIC_RELEASE);
+}
+
+void registry_mute(bool (*keeps)(Stage)) {
+  seeing = keeps;
+  __atomic_store_n(&dormant, static_cast<const Module*>(nullptr), __ATOMIC_RELEASE);
+  fill(hook_lists[1], nullptr);
+  __atomic_store_n(&current_hooks, &hook_lists[1], __ATOMIC_RELEASE);
+  forget_calls();
 }
 
 std::span<const Module* const> enabled_modules() { return {enabled, enabled_count}; }

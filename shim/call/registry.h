@@ -55,6 +55,9 @@ void run_hooks_reverse(Hook Module::*hook, A&&... arguments);
 
 std::span<const Module* const> enabled_modules();
 
+/// From now on only these stages' modules see calls: the process carries out none. Inside MPI_Init.
+void registry_mute(bool (*keeps)(Stage));
+
 template <class Hook, class... A>
 void run_hooks(Hook Module::*hook, A&&... arguments) {
   for (const Module* module : enabled_modules())

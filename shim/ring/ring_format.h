@@ -68,6 +68,7 @@ struct Header {
   uint32_t launch_agreed;  ///< 0: `launch` is this rank's own nonce, the other ranks' are not known
   uint32_t held;  ///< 1: the process has the live file locked (flock) as long as it lives, seen from any pid namespace
   uint64_t view;  ///< of the file system (mount namespace and root): only there does `directory` mean that directory
+  uint32_t fed;  ///< 1: MPI carries out none of this rank's calls (shim/call/fed_comms.h); nobody waits for it
 };
 static_assert(sizeof(Header) <= 4096);
 

@@ -7,19 +7,13 @@
 #include <cstring>
 
 #include "shim/call/parts.h"
-#include "shim/call/runtime.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/progress.h"
 
 namespace resil {
 
-namespace {
-
-int partner(int part) { return part * part_place.members + runtime.rank % part_place.members; }
-
-}  // namespace
-
-bool PartStream::begin(PrivateTag tag) {
+template <uint32_t kPayload, uint32_t kMessages>
+bool PartStreamOf<kPayload, kMessages>::begin(PrivateTag tag) {
   tag_ = tag;
   if (part_place.part == 0) {
     messages_ = memory::map_array<Message>(kMessages);
@@ -31,12 +25,14 @@ bool PartStream::begin(PrivateTag tag) {
 
 // --- The leader ----------------------------------------------------------------------------------------------------
 
-bool PartStream::has_room(size_t bytes) const {
+template <uint32_t kPayload, uint32_t kMessages>
+bool PartStreamOf<kPayload, kMessages>::has_room(size_t bytes) const {
   const auto more = static_cast<uint32_t>(bytes / kPayload + 2);
   return more < kMessages && filling_ + more - first_ < kMessages - 1;
 }
 
-bool PartStream::make_room(Thread& thread, size_t bytes, uint64_t patience) {
+template <uint32_t kPayload, uint32_t kMessages>
+bool PartStreamOf<kPayload, kMessages>::make_room(Thread& thread, size_t bytes, uint64_t patience) {
   if (has_room(bytes)) return true;
   const uint64_t limit = ticks() + patience;
   wait_until(
@@ -44,7 +40,8 @@ bool PartStream::make_room(Thread& thread, size_t bytes, uint64_t patience) {
   return has_room(bytes);
 }
 
-void PartStream::put(const void* from, size_t bytes) {
+template <uint32_t kPayload, uint32_t kMessages>
+void PartStreamOf<kPayload, kMessages>::put(const void* from, size_t bytes) {
   const auto* at = static_cast<const unsigned char*>(from);
   while (bytes != 0) {
     Message* message = &messages_[filling_ % kMessages];
@@ -62,7 +59,8 @@ void PartStream::put(const void* from, size_t bytes) {
 
 /// What is under way to a part that has been dropped stays MPI's, and may be read by it whenever that part goes on
 /// after all: the rest goes by other memory.
-void PartStream::look_for_dropped() {
+template <uint32_t kPayload, uint32_t kMessages>
+void PartStreamOf<kPayload, kMessages>::look_for_dropped() {
   const uint32_t dropped = parts_dropped.load(std::memory_order_relaxed);
   if (dropped == dropped_) [[likely]]
     return;
@@ -75,7 +73,8 @@ void PartStream::look_for_dropped() {
 }
 
 /// Takes back what has been taken, and sends what is full or closed.
-void PartStream::push() {
+template <uint32_t kPayload, uint32_t kMessages>
+void PartStreamOf<kPayload, kMessages>::push() {
   look_for_dropped();
   uint32_t first = filling_;
   for (int part = 1; part < part_place.parts; ++part) {
@@ -92,8 +91,8 @@ void PartStream::push() {
     for (; sent != filling_ && sent - taken < kUnderWay; ++sent) {
       const Message& message = messages_[sent % kMessages];
       uint64_t& request = requests[sent % kUnderWay];
-      if (!mailbox::send_until_taken(&message, offsetof(Message, payload) + message.bytes, partner(part), tag_,
-                                     &request))
+      if (!mailbox::send_until_taken(&message, offsetof(Message, payload) + message.bytes, part_place.partner(part),
+                                     tag_, &request))
         request = 0;
     }
     if (taken - first_ < first - first_) first = taken;
@@ -101,13 +100,15 @@ void PartStream::push() {
   first_ = first;
 }
 
-bool PartStream::is_empty() const {
+template <uint32_t kPayload, uint32_t kMessages>
+bool PartStreamOf<kPayload, kMessages>::is_empty() const {
   bool all = !has_news();
   for (int part = 1; part < part_place.parts; ++part) all = all && (!is_live(part) || sent_[part] == filling_);
   return all;
 }
 
-void PartStream::send() {
+template <uint32_t kPayload, uint32_t kMessages>
+void PartStreamOf<kPayload, kMessages>::send() {
   push();
   Message& message = messages_[filling_ % kMessages];
   if (message.bytes == 0 || !has_room(0)) return;
@@ -121,7 +122,8 @@ void PartStream::send() {
   push();
 }
 
-void PartStream::end(Thread& thread) {
+template <uint32_t kPayload, uint32_t kMessages>
+void PartStreamOf<kPayload, kMessages>::end(Thread& thread) {
   if (messages_ == nullptr) return;
   wait_until(
       thread, [this] { return push(), parts_waiting(), has_room(1); }, kForOthers);
@@ -133,7 +135,8 @@ void PartStream::end(Thread& thread) {
 
 // --- A follower ----------------------------------------------------------------------------------------------------
 
-bool PartStream::receive() {
+template <uint32_t kPayload, uint32_t kMessages>
+bool PartStreamOf<kPayload, kMessages>::receive() {
   bool failed = false;
   while (inbox_.is_open() && inbox_.has_come(&failed)) {
     if (failed) {
@@ -152,13 +155,35 @@ bool PartStream::receive() {
   return false;
 }
 
-void PartStream::keep_from(uint32_t at) {
+template <uint32_t kPayload, uint32_t kMessages>
+void PartStreamOf<kPayload, kMessages>::keep_from(uint32_t at) {
   memmove(bytes_, bytes_ + at, byte_count_ - at);
   byte_count_ -= at;
 }
 
-void PartStream::close() {
+template <uint32_t kPayload, uint32_t kMessages>
+size_t PartStreamOf<kPayload, kMessages>::read(void* to, size_t bytes) {
+  auto* at = static_cast<unsigned char*>(to);
+  size_t got = 0;
+  while (got < bytes) {
+    if (read_ == byte_count_) {
+      read_ = byte_count_ = 0;
+      if (ended_ || !receive()) break;
+    }
+    const size_t piece = bytes - got < byte_count_ - read_ ? bytes - got : byte_count_ - read_;
+    memcpy(at + got, bytes_ + read_, piece);
+    read_ += static_cast<uint32_t>(piece);
+    got += piece;
+  }
+  return got;
+}
+
+template <uint32_t kPayload, uint32_t kMessages>
+void PartStreamOf<kPayload, kMessages>::close() {
   if (inbox_.is_open()) inbox_.close();
 }
+
+template class PartStreamOf<2000, 8192>;
+template class PartStreamOf<16000, 1024>;
 
 }  // namespace resil

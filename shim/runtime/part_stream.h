@@ -18,7 +18,8 @@ namespace resil {
 
 struct Thread;
 
-class PartStream {
+template <uint32_t kPayload, uint32_t kMessages>
+class PartStreamOf {
  public:
   /// In MPI_Init, once there are parts. False: no memory, or MPI would not.
   bool begin(PrivateTag tag);
@@ -48,6 +49,8 @@ class PartStream {
       keep_from(at);
     }
   }
+  /// In place of take(): as many bytes as have come. All of them have been read once has_ended().
+  size_t read(void* to, size_t bytes);
   /// Nothing more comes, or could be taken.
   bool has_ended() const { return ended_ || !inbox_.is_open(); }
   void stop() { ended_ = true; }
@@ -59,7 +62,7 @@ class PartStream {
   void close();
 
  private:
-  static constexpr uint32_t kPayload = 2000, kMessages = 8192, kPosted = 16;
+  static constexpr uint32_t kPosted = 16;
   static constexpr uint32_t kUnderWay = 12;
   static constexpr int kMostParts = 3;
   struct Message {
@@ -85,7 +88,10 @@ class PartStream {
   uint64_t posted_requests_[kPosted] = {};
   bool ended_ = false;
   unsigned char* bytes_ = nullptr;
-  uint32_t byte_count_ = 0, byte_room_ = 0;
+  uint32_t byte_count_ = 0, byte_room_ = 0, read_ = 0;
 };
+
+using PartStream = PartStreamOf<2000, 8192>;  ///< of small items
+using FeedStream = PartStreamOf<16000, 1024>;  ///< of data
 
 }  // namespace resil

@@ -38,14 +38,15 @@ constexpr TagRange kStagingNote = {5, 1};
 constexpr TagRange kReplicas = {6, 3};  ///< words that followers send, what the leading part's clocks say, its goodbye
 constexpr TagRange kChoices = {9, 1};  ///< what MPI chose in the leading part
 constexpr TagRange kPartsEnd = {10, 1};  ///< all ranks of all parts are in MPI_Finalize
+constexpr TagRange kFeed = {11, 1};  ///< what a leader's calls have brought, for copies of some ranks only
 constexpr TagRange kStagingChunk = {64, 3840};  ///< chunks of large messages: 64 for each of 60 entries of a receiver
 constexpr TagRange kSpr = {3904, 192};  ///< particle replication: 48 for each of 4 sets
 constexpr TagRange kReduction = {4096, 28000};  ///< reductions by messages, by a hash of which one
 constexpr TagRange kCopy = {32096, 512};  ///< a rank's copies by a message to itself, one tag each
 
 /// All of them. A new range is entered here.
-constexpr TagRange kAll[] = {kExample, kLedger,   kDoubleRun,    kNobody, kStagingNote, kReplicas,
-                             kChoices, kPartsEnd, kStagingChunk, kSpr,    kReduction,   kCopy};
+constexpr TagRange kAll[] = {kExample,  kLedger, kDoubleRun,    kNobody, kStagingNote, kReplicas, kChoices,
+                             kPartsEnd, kFeed,   kStagingChunk, kSpr,    kReduction,   kCopy};
 
 constexpr int kUpperBound = 32767;  ///< the least MPI_TAG_UB that MPI guarantees
 

@@ -502,21 +502,23 @@ uint32_t snapshot(Watched& watched, void* room, uint32_t room_bytes, WantedComms
   b.state.irregular = load(watched.section->irregular);
   const auto phase = static_cast<ring::Phase>(load(watched.header->phase));
   b.state.in_finalize = phase == ring::Phase::kFinalizing;
-  read_threads(b);
+  const bool fed = load(watched.header->fed) != 0;  // it waits for nobody, and nobody for it
+  if (!fed) read_threads(b);
   if (live_threads(watched) > 1 || has_persistent(b)) forget_order(watched, b.parts, b.state.part_count);
   add_holds(b);
   add_freed(b, wanted);
   add_processor_time(b);
   read_device(*watched.section, &b.state.device);
-  if (phase == ring::Phase::kFinished) b.state.activity = RankActivity::kFinished;
+  if (phase == ring::Phase::kFinished || fed) b.state.activity = RankActivity::kFinished;
   const uint32_t fixed = static_cast<uint32_t>(sizeof(RankState) + b.state.thread_count * sizeof(ThreadWait) +
                                                b.state.part_count * sizeof(Part));
   if (room_bytes < fixed) return 0;
   const uint32_t left = static_cast<uint32_t>((room_bytes - fixed) / sizeof(Membership));
   char* to = static_cast<char*>(room);
   auto* memberships = reinterpret_cast<Membership*>(to + fixed);
-  b.state.comm_count = read_memberships(watched, b.parts, b.state.part_count, memberships,
-                                        left < kMaxMemberships ? left : kMaxMemberships);
+  if (!fed)
+    b.state.comm_count = read_memberships(watched, b.parts, b.state.part_count, memberships,
+                                          left < kMaxMemberships ? left : kMaxMemberships);
   b.state.bytes = static_cast<uint32_t>(fixed + b.state.comm_count * sizeof(Membership));
   memcpy(to, &b.state, sizeof(RankState));
   memcpy(to + sizeof(RankState), b.threads, b.state.thread_count * sizeof(ThreadWait));
