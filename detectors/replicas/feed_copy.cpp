@@ -201,6 +201,11 @@ void get_communicator(Event& e) {
   comm.handle = request_handle(e.new_comm, 0);
   if (!fed_add(comm)) lost(*e.thread);
   memory::unmap_array(comm.members, all);
+  if (call_info(e.id).comm == CommCall::kConnect)
+    for (int64_t i = 0, codes = get_number(e); i < codes; ++i) {
+      const auto code = static_cast<int>(get_number(e));
+      if (e.indices != nullptr) e.indices[i] = code;
+    }
   if (e.attributes & kCallStarts) stand_in(e);
 }
 
@@ -290,6 +295,7 @@ int copy_answer(CallId id, const Answer* answers, int count) {
   if (over) return 0;
   const InsideMpi inside(thread);
   Head head;
+  if (count < 0) lost(thread);  // nobody can say
   if (next.count != 0) diverge(thread, call_info(id).name, kOtherPoll);
   take_head(thread, Item::kAnswer, id, 0, &head);
   if (static_cast<int>(head.count) != count) diverge(thread, call_info(id).name, kOtherAmount);

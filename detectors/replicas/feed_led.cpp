@@ -157,6 +157,13 @@ void put_receive(Event& e, bool none) {
   put_head(e);
 }
 
+/// Of processes that have been started: one for each of them.
+void put_error_codes(Event& e, int processes) {
+  const int codes = e.indices != nullptr ? processes : 0;
+  put_number(e, codes);
+  for (int i = 0; i < codes; ++i) put_number(e, e.indices[i]);
+}
+
 /// Size, rank and members of a communicator: what a copy is told of its own.
 void put_communicator(Event& e) {
   put_head(e);
@@ -177,6 +184,7 @@ void put_communicator(Event& e) {
       backend->comm_world_ranks(handle, remote, count, ranks, world);
       feed_put(*e.thread, world, static_cast<size_t>(count) * sizeof(int));
     }
+  if (call_info(e.id).comm == CommCall::kConnect) put_error_codes(e, shape[2]);
 }
 
 void put_file(Event& e) {
@@ -240,7 +248,8 @@ void led_leave(Event& e) {
       switch (call_info(e.id).comm) {
         case CommCall::kCreate:
         case CommCall::kCreateFromGroup:
-        case CommCall::kIntercommCreate: return put_communicator(e);
+        case CommCall::kIntercommCreate:
+        case CommCall::kConnect: return put_communicator(e);
         case CommCall::kFree: return;
         default: return give_up(e, "it is not followed");
       }

@@ -35,7 +35,7 @@ RESIL_MESSAGE(
     "replicas: the program calls %s, which cannot be done once in each part of a job. Stopping with exit status "
     "93.",
     "RESIL_REPLICAS is set, and the call starts processes, meets another job, or uses sessions.",
-    "Run this program without RESIL_REPLICAS.");
+    "Run this program without RESIL_REPLICAS, or, where it starts processes, with RESIL_REPLICAS_RANKS.");
 RESIL_MESSAGE(
     share_node, log_note,
     "replicas: rank %d and its partner rank %d are both on %s, though the job has %d nodes: what goes wrong with "

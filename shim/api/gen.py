@@ -244,6 +244,8 @@ def fill(f):
             no_count.clear()
         elif k == "INT" and (f.has("partitioned") and n == "partitions" or f.has("poll") and n == "partition"):
             out.append(f"e.{n} = {n};")
+        elif n == "array_of_errcodes":
+            out.append(f"e.indices = {n};")
         elif k == "DATATYPE" and not f.has("local"):
             field = "types" if p.array else "type"
             out += [f"e.{s}.{field} = {n if p.array else f'bits({n})'};" for s in no_type]

@@ -110,6 +110,10 @@ void* resil_parts_prepare(unsigned slot, uint64_t* arguments) {
         name = reinterpret_cast<uint64_t>(other);
       break;
     }
+    case CallId::kMPI_Comm_spawn:
+    case CallId::kMPI_Comm_spawn_multiple:
+      if (part_place.fed) break;  // the leading part alone makes it, and copies are told
+      [[fallthrough]];
     default:
       if (part_hooks.refuse != nullptr) part_hooks.refuse(call_info(id).name);
   }

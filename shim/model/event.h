@@ -65,7 +65,7 @@ struct Event {
   int* flag;
   int* index;
   int* outcount;
-  int* indices;
+  int* indices;  ///< MPI_Comm_spawn: error codes, one for each process
   void* statuses;  ///< the application's, MPI_STATUS(ES)_IGNORE (which may be null) included; null too when the call
                    ///< has none
   // What the library is given in place of the application's arguments: equal to them unless a module changed it on the

@@ -3,7 +3,7 @@
 // For replicas_some_test.py: what a copy that is fed by its leader must do as its leader did. Prints a digest of all
 // that has come. FLIP: the job's rank in which something goes wrong, HOW (bit, way, exit, abort, loop, size).
 //
-// parts_some topologies|messages|large|steps
+// parts_some topologies|messages|large|steps|deadlock
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,6 +188,14 @@ static void steps(void) {
   note(&value, sizeof(value));
 }
 
+/* Two ranks that wait for each other. */
+static void deadlock(void) {
+  int value = 0;
+  OK(MPI_Barrier(MPI_COMM_WORLD));
+  if (rank < 2) OK(MPI_Recv(&value, 1, MPI_INT, 1 - rank, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  OK(MPI_Barrier(MPI_COMM_WORLD));
+}
+
 int main(int argc, char** argv) {
   OK(MPI_Init(&argc, &argv));
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
@@ -196,6 +204,7 @@ int main(int argc, char** argv) {
   if (strcmp(argv[1], "topologies") == 0) topologies();
   else if (strcmp(argv[1], "messages") == 0) messages();
   else if (strcmp(argv[1], "large") == 0) large();
+  else if (strcmp(argv[1], "deadlock") == 0) deadlock();
   else steps();
   unsigned long long all[8];
   /* Of rank 0's own order of messages nothing is said. */
