@@ -253,7 +253,8 @@ constexpr bool kCompletesAlone = [] {
 
 /// A call that is not the last one from its site again.
 [[gnu::noinline]] bool enter_new(Event& e, SiteEntry& site) {
-  if (SiteEntry* former = former_of(e); former != nullptr) {
+  // Of calls with several amounts no envelope is kept.
+  if (SiteEntry* former = kAmounts[e.id] != Amount::kSeveral ? former_of(e) : nullptr; former != nullptr) {
     e.comm = former->comm;
     e.bytes = former->record.bytes;
     record_and_tell(e, *former);

@@ -64,6 +64,7 @@ void list_sources(Event& e, Pattern pattern, Wait& wait) {
   wait.count = wait.kept = 0;
   if (!can_be_counted(e.comm)) return;
   const bool neighbors = pattern == Pattern::kNeighbor;
+  if (!neighbors && e.comm->size == 1 && e.comm->remote_size < 0) return;  // itself
   const Topology topology = neighbors ? topology_of(*e.comm) : Topology{};
   Members members = members_of(*e.comm);
   members.indegree = neighbors && topology.count > 0 ? topology.count : 0;
