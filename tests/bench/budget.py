@@ -194,7 +194,7 @@ def page_of(budget):
 
 def grown(kind, before, now, mode):
     """Of a row of the page and a Cost: whether the second has more instructions than are allowed."""
-    timed = max(0, now.clock - max(0, before[2] - 0.5)) if mode in ("watch", "order") else 0  # the page has whole reads
+    timed = max(0, now.clock - max(0, before[2] - 0.5)) if mode in ("watch", "lazy", "order") else 0  # the page has whole reads
     return now.instructions > before[0] * (1 + ALLOWED) + SLACK + TIMED * timed + COLLISION.get(kind, 0)
 
 
