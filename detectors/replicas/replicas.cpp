@@ -35,6 +35,7 @@
 #include "shim/report/finding.h"
 #include "shim/report/json.h"
 #include "shim/report/log.h"
+#include "shim/report/report.h"
 #include "shim/runtime/mailbox.h"
 #include "shim/runtime/memory.h"
 #include "shim/tables/call_data.h"
@@ -69,6 +70,7 @@ constexpr ConfigEntry kConfig[] = {
 int parts;  // RESIL_REPLICAS
 PartPlace own;  // as `place`, from the start on
 RankList list;
+bool has_threads;  // MPI_THREAD_MULTIPLE
 bool begun, comparing;
 
 /// What each rank tells the others.
@@ -330,7 +332,8 @@ void after_init() {
   }
   begun = true;
   if (unlike) may_differ("parts lie on nodes in different ways");
-  comparing = !backend->thread_multiple();
+  has_threads = backend->thread_multiple();
+  comparing = !has_threads;
   if (!comparing) {
     add_note(text::threads_not_compared);
     return;
@@ -454,6 +457,11 @@ void report(JsonWriter& json) {
   words_report(json);
   times_report(json);
   json.end_object();
+  if (own.part != 0 || !own.has_partner()) return;
+  if (has_threads) return report_last_words("copies are not compared with MPI_THREAD_MULTIPLE", false);
+  char words[120];
+  const bool all = words_in_words(words, sizeof(words));
+  report_last_words(words, all);
 }
 
 constexpr Module kReplicas = {

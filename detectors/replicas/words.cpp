@@ -7,6 +7,8 @@
 
 #include "detectors/replicas/words.h"
 
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 
 #include "shim/abi/backend.h"
@@ -317,6 +319,12 @@ void words_end(Thread& thread) {
 void words_close() {
   open = false;
   if (inbox.is_open()) inbox.close();
+}
+
+bool words_in_words(char* text, size_t room) {
+  snprintf(text, room, "rank %d compared %" PRIu64 " of %" PRIu64 " words with its cop%s", place.rank, compared, added,
+           place.parts == 2 ? "y" : "ies");
+  return compared == added;
 }
 
 void words_report(JsonWriter& json) {

@@ -57,6 +57,9 @@ void words_end(Thread& thread);
 void words_close();
 void words_report(JsonWriter& json);
 
+/// Of a rank of the leading part, for the closing line. False: some were not compared.
+bool words_in_words(char* text, size_t room);
+
 // --- capture.cpp: calls as words
 void capture_enter(Event& event);
 void capture_leave(Event& event);

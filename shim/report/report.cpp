@@ -30,7 +30,7 @@ namespace resil {
 
 namespace {
 
-char final_ring[1200], last_words[256];
+char final_ring[1200], last_words[512];
 bool ring_left, checks_incomplete;
 int exit_status_in_init = -1;
 bool failure_said;
@@ -94,6 +94,8 @@ void write_members(JsonWriter& json, const char* outcome) {
 
 /// 0 or errno; the file stays open.
 int write_to(int fd, bool one_line, const char* outcome) {
+  last_words[0] = 0;
+  checks_incomplete = false;
   writer.restart(fd, one_line);
   write_members(writer, outcome);
   return writer.finish() ? 0 : writer.error();
@@ -155,8 +157,9 @@ void report_exit_in_init(int status) {
 }
 
 void report_last_words(const char* text, bool complete) {
-  snprintf(last_words, sizeof(last_words), "; %s", text);
-  checks_incomplete = !complete;
+  const size_t used = strlen(last_words);
+  snprintf(last_words + used, sizeof(last_words) - used, "; %s", text);
+  checks_incomplete = checks_incomplete || !complete;
 }
 
 namespace {

@@ -22,9 +22,8 @@ void report_exit_in_init(int status);
 /// The last report, the ring beside it, and rank 0's closing line.
 void report_final(const char* outcome);
 
-/// What a module has to say in the job's last line, before the directory; from its `report`. Copied; the last text
-/// holds. `complete`: false where checks were asked for and not all were made, so that the line does not begin with
-/// CLEAN.
+/// What a module has to say in the job's last line, before the directory; from its `report`. Copied. `complete`: false
+/// where checks were asked for and not all were made, so that the line does not begin with CLEAN.
 void report_last_words(const char* text, bool complete = true);
 
 }  // namespace resil
