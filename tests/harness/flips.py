@@ -111,12 +111,15 @@ def run(program, mpi, ranks, mode, recording, variables=None, flip=None, library
     return jobs.run(mpi, ranks, program.command, env=env, timeout=timeout, cwd=program.directory, tools_after=tools)
 
 
-def run_parts(program, mpi, ranks, parts, variables=None, flip=None, library=None, log=None, timeout=240):
-    """One run in `parts` parts of `ranks` ranks each."""
+def run_parts(program, mpi, ranks, parts, variables=None, flip=None, library=None, log=None, timeout=240, some=None):
+    """One run in `parts` parts of `ranks` ranks each; `some`: copies of these ranks only."""
     env = {"RESIL_REPLICAS": str(parts), "RESIL_LOG": "quiet", **program.env, **(variables or {})}
+    copies = ranks if some is None else len(some)
+    if some is not None:
+        env["RESIL_REPLICAS_RANKS"] = ",".join(map(str, some))
     if flip:
         env.update({"MEMORY_FLIP": flip, "MEMORY_FLIP_LOG": log})
-    return jobs.run(mpi, ranks * parts, program.command, env=env, timeout=timeout, cwd=program.directory,
+    return jobs.run(mpi, ranks + copies * (parts - 1), program.command, env=env, timeout=timeout, cwd=program.directory,
                     tools_after=(library,) if flip else ())
 
 
@@ -141,8 +144,9 @@ def culprits(found):
     return sorted(found[0]["culprit_ranks"]) if found else []
 
 
-def named_by_parts(found, ranks, rank):
+def named_by_parts(found, ranks, rank, some=None):
     """The flipped rank where it is the one that is named, or one of two; else what is named."""
     named = culprits(found)
     both = sorted(found[0]["victim_ranks"]) if found else []
-    return [rank] if not named and len(both) == 2 and rank in both and both[1] - both[0] == ranks else named
+    partner = ranks + (rank if some is None else some.index(rank))
+    return [rank] if not named and both == [rank, partner] else named
