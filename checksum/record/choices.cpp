@@ -19,10 +19,10 @@ namespace resil::record {
 
 namespace {
 
-enum class Kind : uint8_t { kCall, kPolls, kMatch };
-/// Followed by an Outcome and `count` indices, by nothing, or by a Match.
+enum class Kind : uint8_t { kCall, kPolls, kMatch, kCut };
+/// Followed by an Outcome and `count` indices, by nothing, by a Match, or by how many choices count (kCut).
 struct Head {
-  uint64_t call;  ///< of a match: the receive's number
+  uint64_t call;  ///< of a match or cut: the receive's number
   uint32_t count;  ///< indices, or polls
   Kind kind;
   bool listed, failed;
@@ -48,6 +48,8 @@ struct Matched {
 };
 Matched* matched;
 uint32_t matched_count, matched_room;  // a power of two
+uint64_t taken;  // choices so far
+uint32_t void_polls;
 
 // --- The leader ----------------------------------------------------------------------------------------------------
 
@@ -108,6 +110,28 @@ bool take_match(uint64_t ordinal, Match* match) {
   return true;
 }
 
+/// Forgets what the part that led before has said of later receives.
+void forget_matches(uint64_t from) {
+  for (uint32_t i = 0; i < matched_room; ++i) {
+    const uint64_t ordinal = matched[i].ordinal;
+    Match match;
+    if (ordinal < from || ordinal == 0) continue;
+    take_match(ordinal, &match);
+    --i;  // another one may have moved here
+  }
+}
+
+/// Another rank has come to lead with that many choices taken, and `polls` of the last one left.
+void cut(uint64_t ordinal, uint64_t choices, uint32_t polls) {
+  forget_matches(ordinal);
+  const uint64_t left = choices > taken ? choices - taken : 0;
+  if (left < tail - head) tail = head + static_cast<uint32_t>(left);
+  if (polls == 0) return;
+  if (left == 0) void_polls = polls;  // of the one that is being carried out
+  else if (tail != head && queue[tail - 1].polls >= polls) queue[tail - 1].polls -= polls;
+  if (left != 0 && tail != head && queue[tail - 1].polls == 0) --tail;
+}
+
 /// One item from there. 0: it is not whole yet.
 size_t read_item(const unsigned char* at, size_t left) {
   Head item;
@@ -117,9 +141,16 @@ size_t read_item(const unsigned char* at, size_t left) {
   const size_t size = sizeof(item) + list +
                       (item.kind == Kind::kCall    ? sizeof(Outcome)
                        : item.kind == Kind::kMatch ? sizeof(Match)
+                       : item.kind == Kind::kCut   ? sizeof(uint64_t)
                                                    : 0);
   if (left < size) return 0;
   at += sizeof(item);
+  if (item.kind == Kind::kCut) {
+    uint64_t choices;
+    memcpy(&choices, at, sizeof(choices));
+    cut(item.call, choices, item.count);
+    return size;
+  }
   if (item.kind == Kind::kMatch) {
     if (!grow_matched()) return stream.stop(), size;
     uint32_t place = static_cast<uint32_t>(mix64(item.call)) & (matched_room - 1);
@@ -159,8 +190,9 @@ bool wait_for_leader(Thread& thread, Known known) {
       [&] {
         take_what_came();
         parts_waiting();
+        stream.look();
         found = known();
-        return found || stream.has_ended() || ticks() > limit;
+        return found || stream.leads() || stream.has_ended() || (ticks() > limit && !parts_hopeful());
       },
       kForOthers);
   return found;
@@ -215,26 +247,60 @@ const Choice* choices_next(Thread& thread) {
 
 const int32_t* choices_indices(const Choice& choice) { return indices + choice.first; }
 
-void choices_taken() { ++head; }
+void choices_taken() {
+  ++head;
+  ++taken;
+}
+
+bool choices_are_own() { return stream.leads(); }
+
+bool choices_lead_changed() { return open && stream.has_to_look(); }
+
+void choices_cut(Thread& thread, uint64_t ordinal, uint32_t polls_left) {
+  forget_matches(1);
+  head = tail = index_count = 0;
+  if (!begin_item(thread, sizeof(Head) + sizeof(taken))) return;
+  const Head item = {ordinal, polls_left, Kind::kCut, false, false};
+  stream.put(&item, sizeof(item));
+  stream.put(&taken, sizeof(taken));
+}
+
+uint32_t choices_void_polls() {
+  const uint32_t polls_void = void_polls;
+  void_polls = 0;
+  return polls_void;
+}
 
 bool choices_match(Thread& thread, uint64_t ordinal, Match* match) {
   return wait_for_leader(thread, [&] { return take_match(ordinal, match); });
 }
 
 void choices_progress() {
-  if (part_place.part == 0) choices_flush(true);
-  else take_what_came();
+  if (!stream.leads()) {
+    take_what_came();
+    stream.look();
+  }
+  if (stream.leads()) choices_flush(true);
 }
 
 void choices_end(Thread& thread) {
-  if (part_place.part == 0) {
+  uint64_t limit = UINT64_MAX;
+  if (!stream.leads())
+    wait_until(
+        thread,
+        [&] {
+          take_what_came();
+          parts_waiting();
+          stream.look();
+          if (part_that_leads() != 0 && limit == UINT64_MAX) limit = ticks() + 4 * timeout;
+          return stream.leads() || stream.has_ended() || ticks() > limit;
+        },
+        kForOthers);
+  if (stream.leads()) {
     if (polls != 0 && stream.make_room(thread, sizeof(Head), timeout)) put_polls();
     stream.end(thread);
     open = false;
-    return;
   }
-  wait_until(
-      thread, [] { return take_what_came(), parts_waiting(), stream.has_ended(); }, kForOthers);
   stream.close();
 }
 

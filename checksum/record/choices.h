@@ -26,6 +26,11 @@ struct Choice {
 
 /// After the parts are there. False: MPI would not, or no memory.
 bool choices_begin();
+/// This rank's part leads, as far as choices are concerned: what the one that led before has chosen has been taken, but
+/// for what may be left in the queue.
+bool choices_are_own();
+/// A follower: another part has come to lead, which this rank has not noticed.
+bool choices_lead_changed();
 
 // The leader's.
 void choices_send(Thread& thread, uint64_t call, const Outcome& outcome, bool failed, const int32_t* list,
@@ -42,6 +47,12 @@ const int32_t* choices_indices(const Choice& choice);
 void choices_taken();
 /// What the receive of that number has got. False: likewise.
 bool choices_match(Thread& thread, uint64_t ordinal, Match* match);
+/// choices_are_own(), and the receive of that number was not complete in the part that led before: it is not known what
+/// that part did from here on, and the rest of what it has said is void. `polls`: failing polls of the current choice
+/// that this rank has not made. Others are told.
+void choices_cut(Thread& thread, uint64_t ordinal, uint32_t polls);
+/// Failing polls of the current choice that are void since then.
+uint32_t choices_void_polls();
 
 /// Takes back what was sent, takes what has come.
 void choices_progress();

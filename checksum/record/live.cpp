@@ -27,7 +27,7 @@ namespace {
 
 constinit PerThread lone = {};  // all threads': one at a time is in MPI
 bool asked, begun;  // for parts; there are some, and choices can be sent
-bool leads;
+bool leads;  // what MPI chooses here is told to the others
 uint64_t started;  // receives with wildcards so far
 uint64_t told, taken, polls, matches;  // for the report
 const char* lost_why;
@@ -98,12 +98,21 @@ bool begin() {
   return begun;
 }
 
+/// From here on MPI chooses in this rank, and the others choose likewise.
+void come_to_lead(PerThread& t) {
+  leads = true;
+  t.over = true;
+}
+
 /// The leader's choice in this call.
 void take_choice(Event& e, PerThread& t, Call& call) {
   Thread& thread = *e.thread;
   const uint64_t name = name_of(e);
+  if (const uint32_t polls_void = choices_void_polls(); polls_void != 0)
+    t.run_left -= polls_void < t.run_left ? polls_void : t.run_left;
   if (t.run_left == 0) {
     const Choice* next = choices_next(thread);
+    if (next == nullptr && choices_are_own()) return come_to_lead(t);
     if (next == nullptr) return lose(t, messages::record::choices_end);
     if (next->call != name) return lose(t, messages::record::choices_differ);
     taken += 1;
@@ -155,7 +164,13 @@ Reading live_match(Event& e, PerThread& t, uint64_t ordinal, Match* match) {
     }
     return Reading::kItem;
   }
-  lose(t, messages::record::choices_end);
+  if (choices_are_own()) {
+    choices_cut(*e.thread, ordinal, t.run_left);
+    t.run_left = 0;
+    come_to_lead(t);
+  } else {
+    lose(t, messages::record::choices_end);
+  }
   return Reading::kCut;
 }
 
@@ -183,6 +198,7 @@ void enter(Event& e) {
     return;
   }
   if (leads) choices_flush((e.attributes & kCallPoll) != 0);
+  else if (choices_lead_changed()) [[unlikely]] choices_progress();
   if (e.nested) return;
   PerThread& t = lone;
   set_thread(*e.thread, &t);
@@ -236,11 +252,12 @@ void leave(Event& e) {
 
 void completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   Entry* entry = entry_of(*cookie);
+  const bool was_told = entry->forced;  // by a part that led before
   if (entry->forced) {
     entry->forced = false;
     forced_pending.fetch_sub(1, std::memory_order_relaxed);
   }
-  if (leads && entry->active && entry->ordinal <= last_led) note_match(e, place, freed, *entry);
+  if (leads && !was_told && entry->active && entry->ordinal <= last_led) note_match(e, place, freed, *entry);
   if (entry->persistent && !freed) entry->active = false;
   else entry_release(entry);
 }

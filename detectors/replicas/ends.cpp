@@ -2,17 +2,15 @@
 //
 // Ends of ranks and of parts. See words.h.
 //
-// A rank that has come to MPI_Finalize is told by a file `replicas-end-RANK` in the report directory: messages may be
-// late, or lost. A part in which a rank has stopped is not waited for any more.
-//
-// Only a rank of the leading part drops another one, and only while it waits for it. All ranks come to the same end by
-// one file in the report directory, a link `replicas-verdict` that is made once: by who drops a part first (`drop`), or
-// by who learns first that all ranks have come to MPI_Finalize (`finalize`). After `drop` nobody calls the real
-// MPI_Finalize, which waits for all ranks; processes end in leave_together(). Where the MPI library goes on after the
-// death of a rank the verdict may be `dead`: the others of that part follow it. MPI_Finalize is left out there, too:
-// that of Open MPI 5.0.7 does not return in one of four such jobs.
+// Only a rank of the leading part drops another one, and only while it waits for it; the leading one is dropped by a
+// rank that waits for it, once some rank of it does not come to where its partner has long been, and only where another
+// part can go on in its place. All ranks come to the same end by one file in the report directory, a link
+// `replicas-verdict` that is made once: by who drops a part first (`drop`), or by who learns first that all ranks have
+// come to MPI_Finalize (`finalize`). After `drop` nobody calls the real MPI_Finalize, which waits for all ranks;
+// processes end in leave_together(). Where the MPI library goes on after the death of a rank the verdict may be `dead`:
+// the others of that part follow it. MPI_Finalize is left out there, too: that of Open MPI 5.0.7 does not return in one
+// of four such jobs.
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,6 +25,7 @@
 
 #include "detectors/replicas/input.h"
 #include "detectors/replicas/messages.h"
+#include "detectors/replicas/output.h"
 #include "detectors/replicas/paths.h"
 #include "detectors/replicas/words.h"
 #include "shim/abi/backend.h"
@@ -36,9 +35,11 @@
 #include "shim/config/config.h"
 #include "shim/report/finding.h"
 #include "shim/report/found.h"
+#include "shim/report/log.h"
 #include "shim/ring/ring_format.h"
 #include "shim/ring/segment.h"
 #include "shim/runtime/mailbox.h"
+#include "shim/runtime/memory.h"
 #include "shim/runtime/progress.h"
 
 namespace resil::replicas {
@@ -52,10 +53,21 @@ constexpr double kLongerThanOwn = 4;  ///< a partner may be that many times slow
 
 // In ticks. Silence is time in which this rank has looked: not that in which it was stopped itself.
 uint64_t second, pulse, silent[kMostParts], last_look, last_call, longest;
+uint64_t last_left, longest_outside;  // of MPI, waits of resil's not counted
 uint64_t next_file_look;
 bool survives;  // this job goes on after the death of a rank
 bool looking;  // inside of a look: publishing may wait, and look again
 bool ended_by_death;  // the verdict
+bool replaceable;  // another part may come to lead
+bool has_led;  // this one does, or did
+// A rank that waits for the leading part: for how long, since its last call; what it has seen of the others.
+uint64_t waited, next_evaluation, limit_of_wait;
+bool asked, healthy, refused;  // healthy: all of them are, as far as this rank has seen
+struct Pair {
+  At last, ours;
+  uint64_t beat_at, place_at;
+};
+Pair* pairs;
 volatile int exit_status_of_program;
 
 void path_of(char (&path)[1200], const char* name, int number = -1) {
@@ -78,18 +90,52 @@ void make(const char* name, int number, const char* contents) {
   close(file);
 }
 
-/// Who comes first decides. True: it is `verdict`.
-bool decide(const char* verdict) {
+bool is_verdict(const char* verdict) {
   char path[1200], there[16] = "";
   path_of(path, "replicas-verdict");
-  if (symlinkat(verdict, AT_FDCWD, path) == 0) return true;
   if (readlink(path, there, sizeof(there) - 1) <= 0) return strcmp(verdict, "finalize") == 0;  // no links here
   return strcmp(there, verdict) == 0;
 }
 
+bool is_decided() {
+  char path[1200], there[16] = "";
+  path_of(path, "replicas-verdict");
+  return readlink(path, there, sizeof(there) - 1) > 0;
+}
+
+/// Who comes first decides whether MPI_Finalize is called. True: it is as `verdict` has it.
+bool decide(const char* verdict) {
+  char path[1200];
+  path_of(path, "replicas-verdict");
+  if (symlinkat(verdict, AT_FDCWD, path) == 0) return true;
+  return is_verdict("finalize") == (strcmp(verdict, "finalize") == 0);
+}
+
+bool is_there_plain(const char* name) {
+  char path[1200];
+  path_of(path, name);
+  return access(path, F_OK) == 0;
+}
+
+/// True: this rank is the first to make it.
+bool mark_once(const char* name) {
+  char path[1200];
+  path_of(path, name);
+  const int file = openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file >= 0) close(file);
+  return file >= 0;
+}
+
+/// This part leads, but standard output cannot go on where it was.
+[[noreturn]] void stop_without_output(const char* why) {
+  log_format(text::output_lost, why);
+  add_note_format(text::output_lost, why);
+  stop_job(90);
+}
+
 /// What others have dropped.
 void look_at_files() {
-  for (int part = 1; part < place.parts; ++part)
+  for (int part = 0; part < place.parts; ++part)
     if ((parts_dropped.load() & 1u << part) == 0 && is_there("replicas-dropped", part)) parts_dropped |= 1u << part;
 }
 
@@ -144,9 +190,13 @@ Seen see(int world_rank) {
   return seen;
 }
 
-void publish(int part, int dead, double seconds) {
+/// `lags`: a rank that does not come to where its partner is; -1: none is known.
+void publish(int part, int dead, int lags, double seconds) {
   Finding finding;
   finding.start("part_dropped", Confidence::kVerified);
+  uint32_t left = ~parts_dropped.load() & ~(1u << part);
+  const int leads = __builtin_ctz(left);
+  if (part < leads) finding.add("leads from here on", "part %d", leads);
   if (dead >= 0) {
     finding.culprit(dead);
     finding.say(text::part_died, part, dead, host_of(dead));
@@ -154,7 +204,7 @@ void publish(int part, int dead, double seconds) {
     finding_publish(finding);
     return;
   }
-  int named = place.partner(part), others = 0;
+  int named = lags >= 0 ? lags : place.partner(part), others = 0;
   constexpr const char* kWords[] = {"", "", "outside of MPI", "stopped by a signal", "ended"};
   char seen_ranks[5][100] = {};
   bool any = false;
@@ -179,17 +229,31 @@ void publish(int part, int dead, double seconds) {
   finding_publish(finding);
 }
 
-void drop(int part, int dead) {
+/// Why no other part may take the place of the leading one. Null: one may.
+const char* irreplaceable() {
+  if (!replaceable) return "not all that MPI chooses and clocks say is followed, or standard output is not";
+  if ((~parts_dropped.load() & ((1u << place.parts) - 1) & ~(1u << part_that_leads())) == 0) return "none is left";
+  if (may_anything_differ()) return "something was asked that may differ from part to part";
+  return is_there_plain("replicas-differ") ? "parts have diverged" : nullptr;
+}
+
+void drop(int part, int dead, int lags = -1) {
+  if (part == part_that_leads()) {
+    const char* why = irreplaceable();
+    if (why != nullptr && !refused && mark_once("replicas-not-replaced")) {
+      log_format(text::not_replaced, part, dead >= 0 ? dead : lags, why);
+      add_note_format(text::not_replaced, part, dead >= 0 ? dead : lags, why);
+    }
+    refused = why != nullptr;
+    if (refused) return;
+  }
   if (!decide(dead >= 0 ? "dead" : "drop")) {
     silent[part] = 0;  // all ranks are in MPI_Finalize by now
     return;
   }
-  char path[1200];
-  path_of(path, "replicas-drops", part);
-  const int file = openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return;  // another rank says so
-  close(file);
-  publish(part, dead, static_cast<double>(silent[part]) / static_cast<double>(second));
+  if (char name[40]; snprintf(name, sizeof(name), "replicas-drops-%d", part), !mark_once(name))
+    return;  // another says so
+  publish(part, dead, lags, static_cast<double>(silent[part]) / static_cast<double>(second));
   found_mark();
   parts_dropped |= 1u << part;
   make("replicas-dropped", part, "");  // now the others go on, which may end the job
@@ -200,28 +264,105 @@ void look_for_dead() {
   int ranks[64];
   const int count = mailbox::acknowledge_dead(64, ranks);
   for (int i = 0; i < count; ++i) {
-    const int part = place.part_of(ranks[i]);
-    if (part != 0 && !is_dropped(part)) drop(part, ranks[i]);
+    const int part = place.part_of(ranks[i]), lead = part_that_leads();
+    // The leading part says so of the others, and the others of it.
+    if (part != place.part && !is_dropped(part) && (part == lead || place.part == lead)) drop(part, ranks[i]);
   }
+}
+
+void nap() {
+  const timespec pause = {0, 20000000};
+  nanosleep(&pause, nullptr);
 }
 
 /// The rank's part has lost a rank, and the job goes on without it. A process that ended otherwise would be waited for.
 void follow_the_dead() {
-  if (place.part != 0) raise(SIGKILL);
+  if (place.part == part_that_leads() && !is_dropped(place.part))
+    for (; !is_there("replicas-dropped", place.part); nap())
+      if (irreplaceable() != nullptr) return;  // the job ends
+  raise(SIGKILL);
 }
 
-uint64_t patience() {
-  // Twice what a follower itself waits, at most, before it goes on by itself.
-  const auto least = 2 * config_real("RESIL_REPLICAS_SECONDS") * static_cast<double>(second);
-  const double own = kLongerThanOwn * static_cast<double>(longest);
-  return static_cast<uint64_t>(least > own ? least : own);
+/// Another part leads in the place of this one, whose files and output are its own from now on: nothing may be written
+/// here any more. A process that ended would end the job.
+void look_for_own_end() {
+  if (!has_led || !is_dropped(place.part)) [[likely]]
+    return;
+  if (survives) raise(SIGKILL);
+  for (;;) nap();
 }
 
 }  // namespace
 
-void dropped_begin() {
+void dropped_look_for_own() {
+  if (has_led && (is_there("replicas-dropped", place.part) || output_is_void())) parts_dropped |= 1u << place.part;
+  look_for_own_end();
+}
+
+namespace {
+
+uint64_t patience(double longest_call) {
+  // Twice what a follower itself waits, at most, before it goes on by itself.
+  const auto least = 2 * config_real("RESIL_REPLICAS_SECONDS") * static_cast<double>(second);
+  const double own = kLongerThanOwn * longest_call;
+  return static_cast<uint64_t>(least > own ? least : own);
+}
+
+/// This rank waits for the leading part. Is some rank there not where its partner in this part has been for too long,
+/// or does it say nothing, as one that is stopped?
+void look_at_lead(uint64_t now, uint64_t passed) {
+  const auto whole = static_cast<uint64_t>(config_real("RESIL_REPLICAS_SECONDS") * static_cast<double>(second));
+  static int lead_before = 0;
+  const int lead = part_that_leads();
+  waited = lead == lead_before ? waited + (passed < second / 4 ? passed : second / 4) : 0;
+  for (int i = 0; lead != lead_before && pairs != nullptr && i < place.members; ++i)
+    pairs[i].beat_at = pairs[i].place_at = now;
+  lead_before = lead;
+  if (!replaceable || refused || waited < whole / 2 || now < next_evaluation) return;
+  next_evaluation = now + whole / 10;
+  if (!asked) make("replicas-ask", 0, "");
+  asked = true;
+  if (pairs == nullptr) {
+    pairs = memory::map_array<Pair>(static_cast<size_t>(place.members));
+    if (pairs == nullptr) return;
+    for (int i = 0; i < place.members; ++i) pairs[i].beat_at = pairs[i].place_at = now;
+  }
+  bool all = waited > whole;
+  double slowest = 0;
+  for (int i = 0; i < place.members; ++i) {
+    Pair& pair = pairs[i];
+    if (!output_at(place.first_of(place.part) + i, &pair.ours)) pair.ours = {};
+    if (pair.ours.longest > slowest) slowest = pair.ours.longest;
+  }
+  const uint64_t limit = limit_of_wait = patience(slowest * static_cast<double>(second));
+  for (int i = 0; i < place.members; ++i) {
+    At theirs = {};
+    Pair& pair = pairs[i];
+    const At& ours = pair.ours;
+    if (ours.beat == 0) all = false;  // it says nothing yet
+    if (ours.beat == 0) continue;
+    if (!output_at(place.first_of(lead) + i, &theirs)) theirs = {};
+    if (theirs.beat != pair.last.beat) pair.beat_at = now;
+    // Not there yet; or it has gone another way, and has not asked for a clock that its partner asks for.
+    const bool lags = theirs.place < ours.place || ((ours.place & 1) != 0 && theirs.place > ours.place);
+    if (theirs.place != pair.last.place || !lags) pair.place_at = now;
+    pair.last = theirs;
+    all = all && !lags && theirs.beat != 0 && now - pair.beat_at < whole / 4;
+    if (now - pair.place_at <= limit && now - pair.beat_at <= limit) continue;
+    silent[lead] = limit;
+    drop(lead, -1, place.first_of(lead) + i);
+    return;
+  }
+  healthy = all;
+}
+
+}  // namespace
+
+void dropped_begin(bool followed) {
+  replaceable = followed;
+  has_led = place.part == 0;
   second = static_cast<uint64_t>(runtime.header->ticks_per_second);
-  last_call = ticks();
+  last_call = last_left = ticks();
   survives = job_survives() && backend->parts->on_death != nullptr;
   if (survives) backend->parts->on_death(follow_the_dead);
   const double tenth = config_real("RESIL_REPLICAS_SECONDS") / 10;
@@ -235,7 +376,24 @@ void dropped_heard(int part) { silent[part] = 0; }
 void dropped_call(uint64_t now) {
   if (now - last_call > longest) longest = now - last_call;
   last_call = now;
+  if (const uint64_t outside = now - last_left; outside > longest_outside && outside - longest_outside > waited) {
+    longest_outside = outside - waited;
+    output_longest(static_cast<double>(longest_outside) / static_cast<double>(second));
+  }
+  waited = 0;
+  healthy = false;
+  look_for_own_end();
+  if (const char* why = output_fails(); why != nullptr && part_that_leads() == place.part) [[unlikely]]
+    stop_without_output(why);
 }
+
+void dropped_left(uint64_t now) {
+  last_left = now;
+  waited = 0;
+}
+
+// Until it is known that nobody lags; somebody who does is dropped by the end of `limit_of_wait`.
+bool dropped_hopeful() { return replaceable && !refused && !healthy && (asked ? waited < 3 * limit_of_wait : true); }
 
 void dropped_look() {
   const uint64_t now = ticks(), passed = now - last_look;
@@ -245,14 +403,21 @@ void dropped_look() {
   if (now > next_file_look) {
     next_file_look = now + second / 2;
     look_at_files();
-    if (survives && place.part == 0) look_for_dead();
+    if (survives) look_for_dead();
   }
-  if (place.part != 0) words_progress(now);  // says something
-  for (int part = 1; place.part == 0 && place.has_partner() && part < place.parts; ++part) {
-    if ((parts_dropped.load(std::memory_order_relaxed) & 1u << part) != 0) continue;
+  look_for_own_end();
+  const bool leads = place.part == part_that_leads();
+  has_led = has_led || leads;
+  if (!leads) {
+    words_progress(now);  // says something
+    look_at_lead(now, passed);
+  }
+  for (int part = 0; leads && place.has_partner() && part < place.parts; ++part) {
+    if (part == place.part || (parts_dropped.load(std::memory_order_relaxed) & 1u << part) != 0) continue;
     silent[part] += passed < second / 4 ? passed : second / 4;
-    if (silent[part] > patience()) drop(part, -1);
+    if (silent[part] > patience(static_cast<double>(longest))) drop(part, -1);
   }
+  if (const char* why = output_fails(); why != nullptr && leads) stop_without_output(why);
   looking = false;
 }
 
@@ -298,8 +463,9 @@ bool dropped_end(Thread& thread) {
       kForOthers);
   if (!dropped && decide("finalize")) return true;
   look_at_files();
-  ended_by_death = decide("dead");
+  ended_by_death = is_verdict("dead");
   if (ended_by_death && is_dropped(place.part)) follow_the_dead();
+  look_for_own_end();
   parts_without_finalize = true;
   return false;
 }
@@ -308,13 +474,15 @@ namespace {
 
 void remove_marks() {
   char path[1200];
-  for (int part = 1; part < place.parts; ++part)
+  for (int part = 0; part < place.parts; ++part)
     for (const char* name : {"replicas-drops", "replicas-dropped"}) {
       path_of(path, name, part);
       unlink(path);
     }
-  path_of(path, "replicas-left", 0);
-  unlink(path);
+  for (const char* name : {"replicas-left", "replicas-ask"}) {
+    path_of(path, name, 0);
+    unlink(path);
+  }
   path_of(path, "replicas-verdict");
   unlink(path);
 }
@@ -328,15 +496,6 @@ void dropped_at_exit(int status) {
 
 namespace {
 
-/// What libraries of languages still hold of the program's output: they write it when they are unloaded, later.
-void flush_output() {
-  const auto flush_all = reinterpret_cast<int (*)(void*)>(dlsym(RTLD_DEFAULT, "fflush"));
-  if (auto* flush = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_gfortran_flush_i4"))) flush(nullptr);
-  auto* flush = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_ZNSo5flushEv"));
-  if (void* cout = dlsym(RTLD_DEFAULT, "_ZSt4cout"); flush != nullptr && cout != nullptr) flush(cout);
-  if (flush_all != nullptr) flush_all(nullptr);
-}
-
 int status_of(int rank) {
   char path[1200], number[16] = "";
   path_of(path, "replicas-gone", rank);
@@ -344,13 +503,19 @@ int status_of(int rank) {
   if (file < 0) return 0;
   const ssize_t bytes = read(file, number, sizeof(number) - 1);
   close(file);
-  unlink(path);
   return bytes > 0 ? atoi(number) : 0;
 }
 
+void unlink_status(int rank) {
+  char path[1200];
+  path_of(path, "replicas-gone", rank);
+  unlink(path);
+}
+
 /// The last that a process does, when MPI_Finalize has been left out: launchers kill a job when a process ends that has
-/// not called it. So all wait here for each other. Rank 0 ends the job then, with the program's exit status; where it
-/// goes on after a death (the launcher of Open MPI 5.0 does not end after an MPI_Abort there) each process ends itself.
+/// not called it. So all wait here for each other. The first rank of the leading part ends the job then, with the
+/// program's exit status; where it goes on after a death (the launcher of Open MPI 5.0 does not end after an MPI_Abort
+/// there) each process ends itself.
 [[gnu::destructor]] void leave_at_end() { leave_together(); }
 
 }  // namespace
@@ -358,88 +523,58 @@ int status_of(int rank) {
 void leave_together() {
   if (!parts_without_finalize || runtime.pid != getpid()) return;
   flush_output();
+  const int lead = part_that_leads(), first = place.first_of(lead);
+  const char* lost = place.part == lead ? output_fails() : nullptr;
+  if (lost != nullptr) {
+    log_format(text::output_lost, lost);
+    exit_status_of_program = 90;
+    mark_once("replicas-output-lost");
+  }
   char number[16];
   snprintf(number, sizeof(number), "%d", exit_status_of_program);
   make("replicas-gone", runtime.rank, number);
   const timespec pause = {0, 20000000};
-  if (runtime.rank != 0) {
-    while (!is_there("replicas-left", 0)) nanosleep(&pause, nullptr);
-    status_of(runtime.rank);  // its file goes: rank 0 sees that
+  if (runtime.rank != first) {
+    // A part that has been dropped is not waited for, and may find nobody any more.
+    while (!is_there("replicas-left", 0) && !(ended_by_death && (is_dropped(place.part) || !is_decided())))
+      nanosleep(&pause, nullptr);
+    unlink_status(runtime.rank);  // its file goes: the first rank sees that
+    if (exit_status_of_program != 0)
+      _exit(0);  // the launcher would end the others: the first rank tells it, as the last
     return;
   }
   int status = exit_status_of_program;
   // Those that follow write nothing that anybody needs: ten seconds.
-  for (int rank = 1, left = 500; rank < runtime.size && left > 0;) {
+  for (int rank = 0, left = 500; rank < runtime.size && left > 0;) {
     const int part = place.part_of(rank);
     if (is_dropped(part) || is_there("replicas-gone", rank)) ++rank;
-    else if (nanosleep(&pause, nullptr) == 0 && part != 0) --left;
+    else if (nanosleep(&pause, nullptr) == 0 && part != lead) --left;
+  }
+  const bool whole = !is_there_plain("replicas-output-lost");
+  const bool in_place = lead == 0 || (whole && paths_put_in_place(runtime.directory, lead));
+  if (!in_place) {
+    log_format(text::not_in_place, lead);
+    add_note_format(text::not_in_place, lead);
+  }
+  for (int rank = 0; rank < runtime.size; ++rank) {
+    if (status == 0 && place.part_of(rank) == lead) status = status_of(rank);
+    output_forget(rank);
+    goodbye_forget(rank);
   }
   if (ended_by_death) {
     make("replicas-left", 0, "");
-    status_of(0);
-    for (int rank = 1, left = 250; rank < runtime.size && left > 0;)
+    unlink_status(first);
+    for (int rank = 0, left = 250; rank < runtime.size && left > 0;)
       if (!is_there("replicas-gone", rank)) ++rank;
       else if (nanosleep(&pause, nullptr) == 0) --left;
   }
-  for (int rank = 0; rank < runtime.size; ++rank) {
-    const int of_rank = status_of(rank);
-    if (status == 0 && rank < place.members) status = of_rank;
-  }
+  for (int rank = 0; rank < runtime.size; ++rank) unlink_status(rank);
   for (int part = 0; part < place.parts; ++part)
-    if (!is_dropped(part)) trees_end(part);
+    if (part == 0 || (!is_dropped(part) && (part != lead || in_place))) trees_end(part);
   input_end();
   remove_marks();
   if (!ended_by_death) backend->messages->abort(status);
-}
-
-namespace {
-
-void name_of(int rank, char* path, size_t bytes) {
-  snprintf(path, bytes, "%s/replicas-end-%d", runtime.directory, rank);
-}
-
-}  // namespace
-
-void goodbye() {
-  char path[1200];
-  name_of(runtime.rank, path, sizeof(path));
-  const int file = openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (file >= 0) close(file);
-}
-
-bool has_said_goodbye(int world_rank) {
-  char path[1200];
-  name_of(world_rank, path, sizeof(path));
-  return access(path, F_OK) == 0;
-}
-
-void goodbye_forget() {
-  char path[1200];
-  name_of(runtime.rank, path, sizeof(path));
-  unlink(path);
-}
-
-bool wait_for_partner(Thread& thread, int from, bool (*over)()) {
-  char path[1200];
-  name_of(from, path, sizeof(path));
-  const auto second = static_cast<uint64_t>(runtime.header->ticks_per_second);
-  uint64_t look = ticks() + second / 10, limit = UINT64_MAX;
-  bool came = false;
-  wait_until(
-      thread,
-      [&] {
-        if (came = over(); came) return true;
-        dropped_look();
-        const uint64_t now = ticks();
-        if (limit == UINT64_MAX && now > look) {
-          look = now + second / 10;
-          if (access(path, F_OK) == 0)
-            limit = now + static_cast<uint64_t>(config_real("RESIL_DRAIN_SECONDS") * static_cast<double>(second));
-        }
-        return now > limit;
-      },
-      kForOthers);
-  return came;
+  if (status != exit_status_of_program || lost != nullptr) _exit(status);
 }
 
 }  // namespace resil::replicas

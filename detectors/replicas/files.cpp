@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "detectors/replicas/output.h"
 #include "detectors/replicas/paths.h"
 #include "detectors/replicas/times.h"
 #include "detectors/replicas/words.h"
@@ -392,6 +393,21 @@ Word uname_stand_in(utsname* name) {
   return result;
 }
 
+// --- Standard output -------------------------------------------------------------------------------------------------
+
+template <unsigned row>
+Word isatty_stand_in(int file) {
+  bool terminal = false;
+  if (file == STDOUT_FILENO && output_was_terminal(&terminal)) return terminal;
+  return static_cast<int>(call(row, file));
+}
+/// A process that ends without exit handlers.
+template <unsigned row>
+Word ends_stand_in(Word status) {
+  output_drain();
+  return call(row, status);
+}
+
 struct Row {
   const char* name;
   void* instead;
@@ -487,6 +503,10 @@ const Row kRows[] = {
     ROW("fclose", fclose_stand_in),
     ROW("gethostname", gethostname_stand_in),
     ROW("uname", uname_stand_in),
+    ROW("isatty", isatty_stand_in),
+    ROW("_exit", ends_stand_in),
+    ROW("_Exit", ends_stand_in),
+    ROW("abort", ends_stand_in),
     ROW("getpid", noticed_stand_in),
     ROW("gettid", noticed_stand_in),
 };

@@ -98,6 +98,24 @@ RESIL_FINDING(part_died,
               "part %d of the job has been dropped: rank %d on %.60s has died. The other parts go on without it",
               "The MPI library goes on after the death of a rank; the other ranks of that part have been ended.",
               "see why rank %d died: its last words, or the kernel's, on that node.");
+RESIL_MESSAGE(
+    not_replaced, log_note,
+    "replicas: part %d of the job leads and is stuck at rank %d, and no other part can take its place: %s",
+    "A rank of the leading part has stopped. Another part goes on in its place only where it is known to do the same.",
+    "See resil why for the rank that has stopped. RESIL_REPLICAS_FOLLOW=all, and a program that asks for nothing that "
+    "differs from part to part, let another part take its place.");
+RESIL_MESSAGE(
+    output_lost, log_note,
+    "replicas: this rank's part was to lead in the place of another one, and %s: the job ends with exit status 90",
+    "What the part that led before has written to standard output does not show what was still to be written.",
+    "Run the job again. What this part has written lies in part-N/ in the report directory.");
+RESIL_MESSAGE(
+    not_in_place, log_note,
+    "replicas: the files that the program has written lie in part-%d/ in the report directory, and not all could be "
+    "put where the program wrote them",
+    "Another part came to lead, and its files were to replace those of the part that led before.",
+    "Copy them from there: each has its whole path below that folder; REPLICAS.md says how files are marked that the "
+    "program has removed.");
 RESIL_MESSAGE(threads_not_compared, note, "replicas: with MPI_THREAD_MULTIPLE parts are not compared",
               "The calls of several threads have no order of their own.", "Nothing; or use MPI_THREAD_SERIALIZED.");
 

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -270,6 +271,89 @@ void remove_tree(int at, const char* name) {
 
 }  // namespace
 
+namespace {
+
+bool ends_with(const char* name, const char* end) {
+  const size_t length = strlen(name), bytes = strlen(end);
+  return length > bytes && strcmp(name + length - bytes, end) == 0;
+}
+
+/// One file in the place of another, which keeps its permissions.
+bool put_file(const char* from, const char* to) {
+  struct stat there;
+  char resolved[4096];
+  const bool any = status_of(to, &there);
+  if (any && !S_ISREG(there.st_mode)) return false;
+  if (any && realpath(to, resolved) != nullptr) to = resolved;  // by links
+  if (any) fchmodat(AT_FDCWD, from, there.st_mode & 07777, 0);
+  if (renameat(AT_FDCWD, from, AT_FDCWD, to) == 0) return true;
+  Path aside;  // another file system
+  if (snprintf(aside.text, sizeof(aside.text), "%s%%resil", to) >= static_cast<int>(sizeof(aside.text))) return false;
+  unlinkat(AT_FDCWD, aside.text, 0);
+  if (!copy_file(from, aside.text, true)) return false;
+  struct stat status;
+  if (status_of(from, &status)) fchmodat(AT_FDCWD, aside.text, status.st_mode & 07777, 0);
+  if (renameat(AT_FDCWD, aside.text, AT_FDCWD, to) == 0) return unlinkat(AT_FDCWD, from, 0) == 0;
+  unlinkat(AT_FDCWD, aside.text, 0);
+  return false;
+}
+
+bool put_link(const char* from, const char* to) {
+  char target[4096];
+  const ssize_t length = readlink(from, target, sizeof(target) - 1);
+  if (length <= 0) return false;
+  target[length] = 0;
+  unlinkat(AT_FDCWD, to, 0);
+  return symlinkat(target, AT_FDCWD, to) == 0 && unlinkat(AT_FDCWD, from, 0) == 0;
+}
+
+/// All below `from` below `to`. Both have `length` letters, and room for more.
+bool put_tree(Path* from, Path* to) {
+  const size_t from_length = strlen(from->text), to_length = strlen(to->text);
+  DIR* list = opendir(from->text);
+  if (list == nullptr) return false;
+  bool all = true;
+  while (const dirent64* entry = readdir64(list)) {
+    const char* name = entry->d_name;
+    const size_t bytes = strlen(name) + 2;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
+    if (from_length + bytes > sizeof(from->text) || to_length + bytes > sizeof(to->text)) {
+      all = false;
+      continue;
+    }
+    snprintf(from->text + from_length, sizeof(from->text) - from_length, "/%s", name);
+    snprintf(to->text + to_length, sizeof(to->text) - to_length, "/%s", name);
+    struct stat status;
+    if (fstatat(AT_FDCWD, from->text, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+      all = false;
+    } else if (ends_with(name, kGone)) {
+      to->text[strlen(to->text) - strlen(kGone)] = 0;
+      unlinkat(AT_FDCWD, to->text, is_directory(to->text) ? AT_REMOVEDIR : 0);
+      unlinkat(AT_FDCWD, from->text, 0);
+    } else if (S_ISDIR(status.st_mode)) {
+      if (!is_directory(to->text)) mkdir(to->text, status.st_mode & 07777);
+      all = put_tree(from, to) && all;
+    } else if (S_ISLNK(status.st_mode)) {
+      all = put_link(from->text, to->text) && all;
+    } else {
+      all = S_ISREG(status.st_mode) && put_file(from->text, to->text) && all;
+    }
+    from->text[from_length] = 0;
+    to->text[to_length] = 0;
+  }
+  closedir(list);
+  return all;
+}
+
+}  // namespace
+
+bool paths_put_in_place(const char* directory, int part) {
+  Path from, to;
+  snprintf(from.text, sizeof(from.text), "%s/part-%d", directory, part);
+  to.text[0] = 0;
+  return put_tree(&from, &to);
+}
+
 bool paths_begin(const char* directory, int part) {
   leads = part == 0;
   snprintf(leaders_tree, sizeof(leaders_tree), "%s/part-0", directory);
@@ -294,7 +378,7 @@ const char* path_for(int at, const char* path, Use use, char* room) {
   if (place.fed && !exists_in(leaders_tree, whole.text, kGone) &&
       !exists(in_tree(leaders_tree, whole.text, "", kept.text)))
     notice_others(whole.text);
-  if (use != Use::kLook) keep(whole.text, false);
+  if (use != Use::kLook) dropped_look_for_own(), keep(whole.text, false);
   return path;
 }
 
@@ -372,7 +456,9 @@ void will_be_gone(int at, const char* path) {
 
 void keep_path(int at, const char* path) {
   Path whole;
-  if (leads && own_length != 0 && absolute(at, path, &whole) && !is_elsewhere(whole.text)) keep(whole.text, true);
+  if (!leads || own_length == 0 || !absolute(at, path, &whole) || is_elsewhere(whole.text)) return;
+  dropped_look_for_own();
+  keep(whole.text, true);
 }
 
 uint64_t paths_not_kept() { return not_kept.load(); }

@@ -28,6 +28,9 @@ bool paths_begin(const char* directory, int part);
 /// Removes a part's tree, when none of its ranks writes any more.
 void paths_end(const char* directory, int part);
 
+/// Moves all that a part has written to where the program wrote it. False: something could not be.
+bool paths_put_in_place(const char* directory, int part);
+
 /// Where a follower finds `path`, relative to `at` (a descriptor or AT_FDCWD): the path itself, or another one in
 /// `room`, made ready for that use. The leading part: the path itself, once what is there has been kept.
 const char* path_for(int at, const char* path, Use use, char* room);

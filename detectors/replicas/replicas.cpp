@@ -18,6 +18,7 @@
 #include "detectors/replicas/files.h"
 #include "detectors/replicas/input.h"
 #include "detectors/replicas/messages.h"
+#include "detectors/replicas/output.h"
 #include "detectors/replicas/paths.h"
 #include "detectors/replicas/ranks.h"
 #include "detectors/replicas/times.h"
@@ -38,6 +39,7 @@
 #include "shim/report/report.h"
 #include "shim/runtime/mailbox.h"
 #include "shim/runtime/memory.h"
+#include "shim/runtime/part_stream.h"
 #include "shim/tables/call_data.h"
 
 namespace resil::replicas {
@@ -221,13 +223,13 @@ void tell_host(const About& here, const About& leader) {
 char last_words[1300];  // of a follower: where its standard error goes
 
 /// Followers print nothing. What one says on standard error stays in a file until its end, for the case that it alone
-/// fails.
-void silence() {
+/// fails. `output`: what it prints is kept.
+void silence(bool output) {
   log_apart();
   snprintf(last_words, sizeof(last_words), "%s/rank-%05d.stderr", runtime.directory, runtime.rank);
   const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
   const int file = open(last_words, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600);
-  if (null >= 0) syscall(SYS_dup3, null, STDOUT_FILENO, 0);
+  if (null >= 0 && !output) syscall(SYS_dup3, null, STDOUT_FILENO, 0);
   if (null >= 0) syscall(SYS_dup3, file >= 0 ? file : null, STDERR_FILENO, 0);
   if (null >= 0) close(null);
   if (file >= 0) close(file);
@@ -242,8 +244,16 @@ void refuse(const char* call) {
   stop_job(93);
 }
 
+/// A process that ends without MPI_Finalize.
+void end_output(int, void*) {
+  if (runtime.pid != getpid()) return;
+  output_end();
+  output_forget(runtime.rank);
+}
+
 /// A follower leaves the last word to part 0, which comes to the same end unless this one alone has failed.
 void before_abort(int, bool) {
+  output_drain();
   const timespec pause = {0, 900000000};
   if (begun && own.is_fed() && comparing && current_thread != nullptr)
     copy_aborts(*current_thread, "a call that ends the job");
@@ -319,12 +329,18 @@ void after_init() {
                          .refuse = refuse,
                          .may_differ = may_differ,
                          .waiting = dropped_look,
+                         .hopeful = dropped_hopeful,
                          .processor = names && leader.processor[0] != 0 ? leader.processor : nullptr,
                          .tell = led_answer,
                          .told = copy_answer}))
     stop(text::no_split);
+  has_threads = backend->thread_multiple();
+  comparing = !has_threads;
+  const bool output = comparing && !own.fed && config_integer("RESIL_REPLICAS_FOLLOW") > 1 && output_begin();
+  const bool followed = mailbox::agree(output);
   files_scan(part == 0, true);
-  if (part != 0) silence();
+  if (own.part != 0) silence(output);
+  if (output) on_exit(end_output, nullptr);
   if (own.rank == 0 && own.has_partner()) {
     char file[1200];
     snprintf(file, sizeof(file), "%s/part-0.input", runtime.directory);
@@ -332,13 +348,11 @@ void after_init() {
   }
   begun = true;
   if (unlike) may_differ("parts lie on nodes in different ways");
-  has_threads = backend->thread_multiple();
-  comparing = !has_threads;
   if (!comparing) {
     add_note(text::threads_not_compared);
     return;
   }
-  dropped_begin();
+  dropped_begin(followed);
   if (!own.has_partner()) return;
   words_begin();
   if (own.fed) {
@@ -390,6 +404,7 @@ void leave(Event& e) {
   }
   if (!starts && !e.nested) capture_leave(e);
   if (own.is_fed()) copy_leave(e);
+  if (!e.nested) dropped_left(ticks());
 }
 
 bool execute_instead(Event& e) { return begun && own.is_fed() && feeding && copy_execute(e); }
@@ -399,6 +414,7 @@ void progress(Thread&) {
   if (!begun || !comparing || !own.has_partner()) return;
   words_progress(ticks());
   if (leads_copies()) led_progress(ticks(), true);
+  if (part_that_leads() != 0 || part_streams_are_awaited.load(std::memory_order_relaxed)) times_look();
 }
 
 double time(Thread& thread, CallId id, double value) {
@@ -427,7 +443,7 @@ void before_finalize() {
 void remove_files(int status, void*) {
   if (runtime.pid != getpid()) return;
   if (last_words[0] != 0) unlink(last_words);
-  goodbye_forget();
+  goodbye_forget(runtime.rank);
   dropped_at_exit(status);
   if (parts_without_finalize) return;
   if (own.fed ? own.has_partner() : own.rank == 0) paths_end(trees_of(own.rank), own.part);
@@ -437,6 +453,8 @@ void remove_files(int status, void*) {
 
 void after_finalize() {
   if (!begun) return;
+  output_end();
+  if (!parts_without_finalize) output_forget(runtime.rank);
   if (const uint64_t files = paths_not_kept(); files != 0)
     add_note_format(text::not_kept, static_cast<unsigned long long>(files));
   on_exit(remove_files, nullptr);

@@ -36,7 +36,9 @@ constexpr uint64_t kCallMask = (uint64_t{1} << kClockShift) - 1;
 constexpr uint64_t kComplete = uint64_t{0xff} << kClockShift;
 static_assert(kClockCount < 0xff);
 bool open;
+bool leading;  // what clocks say here is told to the others
 uint64_t calls, given, missed;
+bool awaits;  // outside of MPI, what the leading part is told
 constinit PartStream stream = {};
 
 // The leader's.
@@ -83,14 +85,41 @@ void take_what_came() {
 void times_begin() {
   own_thread = current_thread;
   open = stream.begin(tags::kReplicas[1]);
+  leading = stream.leads();
 }
 
 namespace {
 
+/// A follower waits until it is known what the leading part was told here, or whether it has asked. False: it will not
+/// be. It may come to lead meanwhile.
+bool find_out(Thread& thread) {
+  const auto is_known = [] {
+    take_what_came();
+    stream.look();
+    while (head < tail && (queue[head].call & kCallMask) < calls) ++head;
+    if (head < tail || complete > calls) return true;
+    leading = stream.leads();
+    return leading || stream.has_ended();
+  };
+  if (is_known()) return true;
+  const uint64_t limit = ticks() + patience();
+  __atomic_store_n(&awaits, true, __ATOMIC_RELAXED);
+  wait_until(
+      thread, [&] { return parts_waiting(), is_known() || (ticks() > limit && !parts_hopeful()); }, kForOthers);
+  __atomic_store_n(&awaits, false, __ATOMIC_RELAXED);
+  return is_known();
+}
+
 /// The leader: as it is, and kept. A follower: what the leader kept. `add`: a value and how much later it is asked.
 template <class Add>
 uint64_t told(Thread& thread, unsigned clock, uint64_t value, Add add) {
-  if (place.part == 0) {
+  if (!leading && !find_out(thread)) {
+    open = false;  // the leader is stuck, or the parts have come apart
+    may_differ("a clock that the leading part has not asked");
+  }
+  Last& last = lasts[clock];
+  if (leading) {
+    if (last.any) value = add(last.value, last.real, value);  // as it went on in the part that led before
     if (between++ >= kMostBetween || !stream.has_room(2 * sizeof(Time))) {
       if (between <= kMostBetween) may_differ("clocks that the leading part could not hand over");
       ++missed;
@@ -100,21 +129,6 @@ uint64_t told(Thread& thread, unsigned clock, uint64_t value, Add add) {
     ++given;
     return value;
   }
-  const auto is_known = [] {
-    take_what_came();
-    while (head < tail && (queue[head].call & kCallMask) < calls) ++head;
-    return head < tail || complete > calls || stream.has_ended();
-  };
-  if (!is_known()) {
-    const uint64_t limit = ticks() + patience();
-    wait_until(
-        thread, [&] { return parts_waiting(), is_known() || ticks() > limit; }, kForOthers);
-    if (!is_known()) {  // the leader is stuck, or the parts have come apart
-      open = false;
-      may_differ("a clock that the leading part has not asked");
-    }
-  }
-  Last& last = lasts[clock];
   if (head < tail && queue[head].call == (calls | uint64_t{clock} << kClockShift)) {
     last = {queue[head++].value, value, true};
     ++given;
@@ -176,8 +190,13 @@ void flush() {
 }  // namespace
 
 void times_call(Thread& thread, bool poll, uint64_t now) {
-  if (!poll) ++calls;
-  if (!open || place.part != 0) return;
+  if (!poll) __atomic_store_n(&calls, calls + 1, __ATOMIC_RELAXED);
+  if (!open) return;
+  if (!stream.leads()) {
+    if (part_that_leads() != 0) [[unlikely]]
+      times_look();
+    if (!stream.leads()) return;
+  }
   if (!poll) between = 0;
   // A follower that is stuck is dropped within that time, one that is slow catches up.
   if (!stream.has_room(kMostBetween * sizeof(Time))) [[unlikely]]
@@ -195,11 +214,33 @@ void times_pass_over() {
 void times_end(Thread& thread) {
   if (!open) return;
   open = false;
-  ++calls;
-  if (place.part == 0) return stream.end(thread);
-  wait_until(
-      thread, [] { return take_what_came(), parts_waiting(), stream.has_ended(); }, kForOthers);
+  __atomic_store_n(&calls, calls + 1, __ATOMIC_RELAXED);
+  uint64_t limit = UINT64_MAX;
+  if (!stream.leads())
+    wait_until(
+        thread,
+        [&] {
+          times_look();
+          parts_waiting();
+          if (part_that_leads() != 0 && limit == UINT64_MAX) limit = ticks() + 4 * patience();
+          return stream.leads() || stream.has_ended() || ticks() > limit;
+        },
+        kForOthers);
+  if (stream.leads()) stream.end(thread);
   stream.close();
+}
+
+void times_look() {
+  if (stream.leads()) {
+    if (part_streams_are_awaited.load(std::memory_order_relaxed)) flush();
+    return;
+  }
+  take_what_came();
+  stream.look();
+}
+
+uint64_t times_place() {
+  return 2 * __atomic_load_n(&calls, __ATOMIC_RELAXED) + (__atomic_load_n(&awaits, __ATOMIC_RELAXED) ? 1 : 0);
 }
 
 void times_report(JsonWriter& json) {

@@ -42,6 +42,11 @@ void random_told(void* bytes, size_t count);
 void times_call(Thread& thread, bool poll, uint64_t now);
 /// A copy that has left the program: what still comes is taken.
 void times_pass_over();
+/// Between the calls, and while this rank waits: has another part come to lead? Has all been taken that was told?
+void times_look();
+/// Twice how many calls the rank has made, but for polls, and one if it waits for a clock: where it is in the program,
+/// the same in each part. Any thread.
+uint64_t times_place();
 void times_end(Thread& thread);
 void times_report(JsonWriter& json);
 

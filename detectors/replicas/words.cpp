@@ -3,7 +3,8 @@
 // The sequence of words: batches of followers, and their comparison in the leading part. See words.h.
 //
 // The leading part keeps its words until all followers' have come. A follower waits for nobody
-// before MPI_Finalize: if its batches are not taken it leaves words out, and says so by their numbers.
+// before MPI_Finalize: if its batches are not taken it leaves words out, and says so by their numbers. Where another
+// part comes to lead it keeps its own from there on; what has not been compared by then is left out.
 
 #include "detectors/replicas/words.h"
 
@@ -12,6 +13,7 @@
 #include <cstring>
 
 #include "shim/abi/backend.h"
+#include "shim/call/parts.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
 #include "shim/report/json.h"
@@ -38,6 +40,7 @@ struct Batch {
 
 uint64_t added, compared, left_out, differing;
 bool open;
+bool leads;  // compares
 
 // A follower's.
 Batch* batches;
@@ -58,7 +61,7 @@ struct Follower {
   bool ended, apart, lost;  // no more come; compared no more; the last ones have not come
 } followers[kMostParts];
 uint64_t from;  // the next number to be compared
-bool leader_apart;
+bool own_apart;
 bool leaving;  // this copy has left the program, without a difference
 bool given_up;  // from here on there is nothing to compare
 
@@ -73,7 +76,8 @@ void send_batch(uint64_t last) {
   Batch& batch = batches[filling % kBatches];
   batch.part = static_cast<uint32_t>(place.part);
   batch.last = last;
-  if (!mailbox::send(&batch, bytes_of(batch), place.partner(0), tags::kReplicas[0], &requests[filling % kBatches])) {
+  if (!mailbox::send(&batch, bytes_of(batch), place.partner(part_that_leads()), tags::kReplicas[0],
+                     &requests[filling % kBatches])) {
     left_out += batch.count;
     batch.count = 0;
     return;
@@ -89,7 +93,7 @@ bool room_for_batch() {
 }
 
 void take_batch(const Batch& batch) {
-  Follower& follower = followers[batch.part < kMostParts ? batch.part : 0];
+  Follower& follower = followers[batch.part];
   if (batch.count == 0 && batch.last == 0) return;  // says only that it goes on
   for (uint64_t number = follower.until; number < batch.first + batch.count; ++number) {
     if (number < from) continue;  // of a part that has come apart, and is not waited for
@@ -111,8 +115,9 @@ void compare(uint64_t number) {
   bool has[kMostParts] = {};
   int parts[kMostParts], count = 0;
   for (int part = 0; part < place.parts; ++part) {
-    if (part == 0 ? leader_apart : followers[part].apart || followers[part].missing[at]) continue;
-    words[part] = part == 0 ? own[at] : followers[part].words[at];
+    const bool is_own = part == place.part;
+    if (is_own ? own_apart : followers[part].apart || followers[part].missing[at]) continue;
+    words[part] = is_own ? own[at] : followers[part].words[at];
     has[part] = true;
     parts[count++] = part;
   }
@@ -132,18 +137,19 @@ void compare(uint64_t number) {
   found_difference(number, words, has, origins[at], odd);
   // Replicas that have come apart differ for ever: one finding says it.
   for (int part = 0; part < place.parts; ++part)
-    if (odd < 0 || part == odd) (part == 0 ? leader_apart : followers[part].apart) = true;
+    if (odd < 0 || part == odd) (part == place.part ? own_apart : followers[part].apart) = true;
 }
 
 void compare_what_is_there() {
-  for (int part = 1; part < place.parts; ++part) followers[part].apart |= is_dropped(part);
+  for (int part = 0; part < place.parts; ++part) followers[part].apart |= part == place.part || is_dropped(part);
   for (; open;) {
     if (from >= added) return;
-    for (int part = 1; part < place.parts; ++part)
+    for (int part = 0; part < place.parts; ++part)
       if (!followers[part].apart && !followers[part].ended && followers[part].until <= from) return;
     const uint64_t at = from % kMostKept;
-    for (int part = 1; part < place.parts; ++part)
-      if (followers[part].ended && followers[part].until <= from) followers[part].missing[at] = true;
+    for (int part = 0; part < place.parts; ++part)
+      if (followers[part].ended && followers[part].until <= from && followers[part].missing != nullptr)
+        followers[part].missing[at] = true;
     compare(from);
     ++from;
   }
@@ -158,32 +164,53 @@ void take_what_came() {
       return;
     }
     const Batch& batch = inbox.message();
-    dropped_heard(batch.part < kMostParts ? static_cast<int>(batch.part) : 0);
+    if (batch.part >= kMostParts || followers[batch.part].words == nullptr) {
+      if (!inbox.again()) return;
+      continue;
+    }
+    dropped_heard(static_cast<int>(batch.part));
     if (open && batch.first + batch.count > from + kMostKept) return;  // later: the follower is that far ahead
     if (open) take_batch(batch);
-    else if (batch.last != 0) followers[batch.part < kMostParts ? batch.part : 0].ended = true;
+    else if (batch.last != 0) followers[batch.part].ended = true;
     if (!inbox.again()) return;
   }
+}
+
+/// From here on this rank compares. False: no memory, or MPI would not.
+bool begin_to_lead() {
+  own = memory::map_array<Word>(kMostKept);
+  origins = memory::map_array<Origin>(kMostKept);
+  posted = memory::map_array<Batch>(kPosted);
+  bool ready = own != nullptr && origins != nullptr && posted != nullptr;
+  for (int part = 0; part < place.parts; ++part) {
+    if (part == place.part || is_dropped(part)) continue;
+    followers[part].words = memory::map_array<Word>(kMostKept);
+    followers[part].missing = memory::map_array<bool>(kMostKept);
+    followers[part].until = added;
+    ready = ready && followers[part].words != nullptr && followers[part].missing != nullptr;
+  }
+  leads = true;
+  from = added;
+  return ready && inbox.open(tags::kReplicas[0], posted, posted_requests, kPosted);
+}
+
+/// Another part may have come to lead: this one.
+void look_who_leads() {
+  if (leads || part_that_leads() != place.part) [[likely]]
+    return;
+  left_out = added;  // who has compared them cannot say so any more
+  open = begin_to_lead() && open;
 }
 
 }  // namespace
 
 void words_begin() {
-  if (place.part != 0) {
-    batches = memory::map_array<Batch>(kBatches);
-    open = batches != nullptr;
+  if (place.part == 0) {
+    open = begin_to_lead();
     return;
   }
-  own = memory::map_array<Word>(kMostKept);
-  origins = memory::map_array<Origin>(kMostKept);
-  posted = memory::map_array<Batch>(kPosted);
-  open = own != nullptr && origins != nullptr && posted != nullptr;
-  for (int part = 1; part < place.parts; ++part) {
-    followers[part].words = memory::map_array<Word>(kMostKept);
-    followers[part].missing = memory::map_array<bool>(kMostKept);
-    open = open && followers[part].words != nullptr && followers[part].missing != nullptr;
-  }
-  open = open && inbox.open(tags::kReplicas[0], posted, posted_requests, kPosted);
+  batches = memory::map_array<Batch>(kBatches);
+  open = batches != nullptr;
 }
 
 void words_add(Thread& thread, const Word& word, const Origin& origin) {
@@ -192,7 +219,7 @@ void words_add(Thread& thread, const Word& word, const Origin& origin) {
     return;
   }
   const uint64_t number = added++;
-  if (place.part == 0) {
+  if (leads) {
     if (number - from >= kMostKept) [[unlikely]] {
       // So far ahead of a follower, which does not wait for anybody. Not for ever: it may be stopped.
       const uint64_t limit = ticks() + static_cast<uint64_t>(kPatience * runtime.header->ticks_per_second);
@@ -205,7 +232,7 @@ void words_add(Thread& thread, const Word& word, const Origin& origin) {
             return number - from < kMostKept || ticks() > limit;
           },
           kForOthers);
-      for (int part = 1; number - from >= kMostKept && part < place.parts; ++part)
+      for (int part = 0; number - from >= kMostKept && part < place.parts; ++part)
         followers[part].apart |= followers[part].until <= from;
       compare_what_is_there();
       if (number - from >= kMostKept) {
@@ -229,7 +256,8 @@ void words_add(Thread& thread, const Word& word, const Origin& origin) {
 }
 
 void words_progress(uint64_t now) {
-  if (place.part == 0) {
+  look_who_leads();
+  if (leads) {
     // A test may offer the processor to others, and costs more than a small message.
     if (now - last_flush < static_cast<uint64_t>(runtime.header->ticks_per_second) / 50000) return;
     last_flush = now;
@@ -260,26 +288,47 @@ void words_give_up() {
   given_up = true;
 }
 
+namespace {
+
+/// Gives the leading part the rest. True: it has it, or another part has come to lead.
+bool end_to(Thread& thread, int lead) {
+  if (batches[filling % kBatches].count == 0) batches[filling % kBatches].first = added;
+  send_batch(leaving ? kLeft : kLast);
+  goodbye();
+  // A library that waits in MPI_Finalize need not pass on what it has taken: so this rank stays until the leader has
+  // it.
+  static uint64_t request;
+  static char nothing;
+  static int leading;
+  leading = lead;
+  if (mailbox::receive(&nothing, sizeof(nothing), place.partner(lead), tags::kReplicas[2], &request) &&
+      (!wait_for_partner(thread, place.partner(lead),
+                         [] {
+                           take_back_sent();
+                           bool failed = false;
+                           return mailbox::is_over(&request, &failed) || part_that_leads() != leading;
+                         }) ||
+       part_that_leads() != lead))
+    backend->messages->cancel(&request);
+  return part_that_leads() == lead;
+}
+
+}  // namespace
+
 void words_end(Thread& thread) {
-  if (place.part != 0) {
+  if (!leads) {
     if (!open) return;
     wait_until(thread, room_for_batch, kForOthers);
-    if (batches[filling % kBatches].count == 0) batches[filling % kBatches].first = added;
-    send_batch(leaving ? kLeft : kLast);
-    goodbye();
-    // A library that waits in MPI_Finalize need not pass on what it has taken: so this rank stays until the leader has
-    // it.
-    static uint64_t request;
-    static char nothing;
-    if (mailbox::receive(&nothing, sizeof(nothing), place.partner(0), tags::kReplicas[2], &request) &&
-        !wait_for_partner(thread, place.partner(0), [] { return take_back_sent(), backend->test(&request); }))
-      backend->messages->cancel(&request);
-    return;
+    for (int lead = part_that_leads(); lead < place.part; lead = part_that_leads())
+      if (end_to(thread, lead)) return;
+    look_who_leads();
+    if (!leads) return;
   }
   goodbye();
   // All followers come to MPI_Finalize as well: it would wait for them, too.
   static int part_waited_for;
-  for (part_waited_for = 1; part_waited_for < place.parts; ++part_waited_for) {
+  for (part_waited_for = 0; part_waited_for < place.parts; ++part_waited_for) {
+    if (part_waited_for == place.part) continue;
     const bool came = wait_for_partner(thread, place.partner(part_waited_for), [] {
       take_what_came();
       compare_what_is_there();
@@ -290,22 +339,23 @@ void words_end(Thread& thread) {
   compare_what_is_there();
   static uint64_t requests_of_goodbyes[kMostParts];
   static char nothing;
-  for (int part = 1; part < place.parts; ++part) {
+  for (int part = 0; part < place.parts; ++part) {
     uint64_t& request = requests_of_goodbyes[part];
-    if (is_dropped(part)) continue;
+    if (part == place.part || is_dropped(part)) continue;
     if (mailbox::send(&nothing, sizeof(nothing), place.partner(part), tags::kReplicas[2], &request))
       for (int i = 0; i < 100000 && !backend->test(&request); ++i) {}
   }
   // A part that has made more calls, or fewer.
-  for (int part = 1; part < place.parts; ++part) {
+  for (int part = 0; part < place.parts; ++part) {
     Follower& follower = followers[part];
+    if (part == place.part) continue;
     follower.lost = follower.lost || given_up;
     if (follower.lost && follower.until < added) left_out += added - follower.until;
-    if (follower.lost || follower.apart || leader_apart || !open || follower.until == added) continue;
+    if (follower.lost || follower.apart || own_apart || !open || follower.until == added) continue;
     const uint64_t number = follower.until < added ? follower.until : added;
     Word words[kMostParts] = {};
     bool has[kMostParts] = {};
-    has[0] = has[part] = true;
+    has[place.part] = has[part] = true;
     differing += 1;
     Origin origin = number < added && added - number <= kMostKept ? origins[number % kMostKept] : Origin{};
     origin.gave = true;
@@ -329,9 +379,9 @@ bool words_in_words(char* text, size_t room) {
 
 void words_report(JsonWriter& json) {
   json.integer("words", static_cast<int64_t>(added));
-  if (place.part == 0) json.integer("compared", static_cast<int64_t>(compared));
+  if (leads) json.integer("compared", static_cast<int64_t>(compared));
   json.integer("left_out", static_cast<int64_t>(left_out));
-  if (place.part == 0) json.integer("differing", static_cast<int64_t>(differing));
+  if (leads) json.integer("differing", static_cast<int64_t>(differing));
 }
 
 }  // namespace resil::replicas

@@ -65,22 +65,20 @@ void capture_enter(Event& event);
 void capture_leave(Event& event);
 
 // --- ends.cpp
-/// All that this rank sends has been given to MPI. Seen by partners outside of MPI.
-void goodbye();
-/// In MPI_Finalize: waits until `over()`, for what rank `from` sends: as long as that rank is on its way there, and
-/// once it has said goodbye for RESIL_DRAIN_SECONDS more. False: it has not come.
-bool wait_for_partner(Thread& thread, int from, bool (*over)());
-void goodbye_forget();
-bool has_said_goodbye(int world_rank);
-
-/// In MPI_Init, after the split.
-void dropped_begin();
+/// In MPI_Init, after the split. `followed`: another part may come to lead.
+void dropped_begin(bool followed);
 /// The leading part: something has come from its partner of that part.
 void dropped_heard(int part);
-/// The rank makes a call.
+/// The rank makes a call; it has returned from one.
 void dropped_call(uint64_t now);
+void dropped_left(uint64_t now);
 /// How often a follower says something, in ticks: a second, or less where it is waited for less than ten.
 uint64_t dropped_pulse();
+/// Whoever waits for the leading part waits on, for that part may be about to be dropped.
+bool dropped_hopeful();
+/// Another part leads in this one's place, and nothing may be written here: does not return then. Before a file is
+/// changed; any thread.
+void dropped_look_for_own();
 /// The rank waits for another part. The leading one drops those whose partner has said nothing for too long.
 void dropped_look();
 bool is_dropped(int part);
@@ -101,5 +99,12 @@ bool may_anything_differ();
 void found_difference(uint64_t number, const Word* words, const bool* compared, const Origin& origin, int odd);
 /// At the end: nobody has told of a difference that somebody has.
 void found_end(Thread& thread);
+/// All that this rank sends has been given to MPI. Seen by partners outside of MPI.
+void goodbye();
+/// In MPI_Finalize: waits until `over()`, for what rank `from` sends: as long as that rank is on its way there, and
+/// once it has said goodbye for RESIL_DRAIN_SECONDS more. False: it has not come.
+bool wait_for_partner(Thread& thread, int from, bool (*over)());
+void goodbye_forget(int world_rank);
+bool has_said_goodbye(int world_rank);
 
 }  // namespace resil::replicas

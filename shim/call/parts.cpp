@@ -77,6 +77,8 @@ void parts_waiting() {
   if (part_hooks.waiting != nullptr) part_hooks.waiting();
 }
 
+bool parts_hopeful() { return part_hooks.hopeful != nullptr && part_hooks.hopeful(); }
+
 void parts_tell_finalized() {
   for (unsigned layer = 0; layer < 2; ++layer) {
     put(layer * kCallCount + static_cast<unsigned>(CallId::kMPI_Finalized), backend->parts->finalized);

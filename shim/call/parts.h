@@ -30,6 +30,8 @@ struct PartHooks {
   void (*may_differ)(const char* why);
   /// This rank waits for another part, which may be dropped. Between the tests of the wait.
   void (*waiting)();
+  /// The leading part seems to have stopped, so that another one may come to lead: who waits for it waits on.
+  bool (*hopeful)();
   /// What MPI_Get_processor_name says; null: the truth.
   const char* processor;
   /// Of a leader that feeds copies: the program was told this by a local call. Of a copy: that is what it is told.
@@ -60,8 +62,12 @@ inline constinit bool choices_follow = false;
 void parts_may_differ(const char* why);
 /// Parts that nobody waits for any more, a bit for each. Set by who makes parts.
 inline constinit std::atomic<uint32_t> parts_dropped = 0;
+/// The part that leads: the first one that has not been dropped.
+inline int part_that_leads() { return __builtin_ctz(~parts_dropped.load(std::memory_order_relaxed)); }
 /// To be called between the tests of any wait for another part.
 void parts_waiting();
+/// Whoever waits for the leading part longer than it should: is it worth while?
+bool parts_hopeful();
 /// A rank will never come to MPI_Finalize: the real one is not called, and MPI is told to be finalised all the same.
 inline constinit bool parts_without_finalize = false;
 void parts_tell_finalized();

@@ -7,11 +7,16 @@
 //
 // To each partner few messages are under way at once, and one is until the partner has taken it: libraries keep what is
 // not taken in room that all messages of a rank share, so that a partner which takes nothing would stop the leader.
+//
+// When another part comes to lead, its row goes on where the last one ended: the other follower first hands it what it
+// may lack, and is handed what it lacks itself. Messages have numbers, which are the same for all.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "shim/call/parts.h"
 #include "shim/runtime/mailbox.h"
 
 namespace resil {
@@ -23,6 +28,12 @@ class PartStreamOf {
  public:
   /// In MPI_Init, once there are parts. False: no memory, or MPI would not.
   bool begin(PrivateTag tag);
+  /// This part leads, and all that others have put in before has been taken out: what follows is this rank's to say.
+  bool leads() const { return leads_; }
+  /// Another part may have come to lead. After take(); in any wait for the leading part, and in calls.
+  void look();
+  /// That would do something.
+  bool has_to_look() const { return part_that_leads() != lead_ || handing_ || (!leads_ && lead_ == part_place.part); }
 
   // The leader's.
   /// For an item of that size. Outside of MPI, too.
@@ -37,6 +48,8 @@ class PartStreamOf {
   bool has_news() const { return messages_[filling_ % kMessages].bytes != 0; }
   /// Sends what there is, as far as partners take it.
   void send();
+  /// Takes back what has been taken.
+  void look_what_is_taken() { push(); }
 
   // A follower's.
   /// Takes what has come. `item(at, left)` returns the size of the item there, once it has kept it; 0: it is not whole.
@@ -65,24 +78,46 @@ class PartStreamOf {
   static constexpr uint32_t kPosted = 16;
   static constexpr uint32_t kUnderWay = 12;
   static constexpr int kMostParts = 3;
+  enum Last : uint32_t { kMore, kLast, kHandedOver };  ///< nothing follows; a follower has nothing more to hand over
   struct Message {
-    uint32_t bytes, last;  ///< last: nothing follows
+    uint32_t bytes, number, all_have;  ///< all_have: that many are with all parts
+    Last last;
+    int32_t part;  ///< who sends it
+    uint32_t begins;  ///< the first of a part that has come to lead: an item that was not whole before never will be
     unsigned char payload[kPayload];
   };
 
   bool is_live(int part) const { return (dropped_ & 1u << part) == 0; }
+  /// Is that part sent anything?
+  bool is_sent(int part) const;
   void look_for_dropped();
   void push();
   bool receive();
+  bool take_message(const Message& message);
   void keep_from(uint32_t at);
+  void begin_message();
+  void close_message(Last last);
+  void hand_over(int to);
+  void come_to_lead();
 
   PrivateTag tag_ = tags::kNobody[0];
+  /// The leader's; a follower's where there is another one, who may lack what this one has.
   Message* messages_ = nullptr;
   uint64_t requests_[kMostParts][kUnderWay] = {};  ///< by number of the message
   /// Messages by number, modulo kMessages: the oldest that is kept, the one that is being filled.
   uint32_t first_ = 0, filling_ = 0;
   uint32_t taken_[kMostParts] = {}, sent_[kMostParts] = {};  ///< how many, by part
   uint32_t dropped_ = 0;  ///< parts that it sends nothing any more
+  bool unsafe_ = false;  ///< something has been put that not all have taken
+  int lead_ = 0;  ///< as far as this stream knows
+  bool leads_ = false, begins_ = false;
+  /// Of who comes to lead: how many messages the others have, and one; 0: not known.
+  uint32_t handed_[kMostParts] = {};
+  /// Of who hands over: up to this number, then that it was all.
+  uint32_t hand_until_ = 0;
+  bool handing_ = false;
+  Message hand_end_ = {};
+  uint64_t hand_request_ = 0;
   mailbox::Inbox<Message> inbox_ = {};
   Message* posted_ = nullptr;
   uint64_t posted_requests_[kPosted] = {};
@@ -93,5 +128,10 @@ class PartStreamOf {
 
 using PartStream = PartStreamOf<2000, 8192>;  ///< of small items
 using FeedStream = PartStreamOf<16000, 1024>;  ///< of data
+
+/// All that this rank has put into its streams has been taken by all, as far as it has looked. Any thread.
+bool part_streams_are_safe();
+/// Somebody waits for that: streams look at each opportunity.
+inline constinit std::atomic<bool> part_streams_are_awaited = false;
 
 }  // namespace resil

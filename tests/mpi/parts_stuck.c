@@ -5,7 +5,9 @@
 // parts_stuck HOW    20 steps in which every rank needs every other one. HANG=RANK: the job's rank that stops in step
 // 10, HOW: in a loop, by a signal (stop; die, for good), or in a wait for what never comes (wait). CALLS=N: how many
 // calls in which MPI chooses each other one makes from there on. STATUS=N: with which rank 0 exits. HOW late:
-// rank 1 of each part computes for 1.5 s there, in part 1 for 4.
+// rank 1 of each part computes for 1.5 s there, in part 1 for 4. TALK=FOLDER: every rank prints in each step, some of
+// it at once, and writes into files of that folder; rank 0 takes messages from any source and polls, as it likes.
+// PIDS=1: it asks for its process id.
 
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static int rank, size, job_rank;
 
@@ -32,6 +35,56 @@ static void stop(const char* how) {
   if (strcmp(how, "wait") == 0) MPI_Recv(&nothing, 1, MPI_DOUBLE, rank, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+static FILE *fresh, *appended;
+static char name[1000];
+
+static const char* in_folder(const char* file) {
+  snprintf(name, sizeof(name), "%s/%s-%d", getenv("TALK"), file, rank);
+  return name;
+}
+
+/* One step of a program that talks: what it says is the same in each run. */
+static void talk(int step) {
+  char from[1000];
+  int value = step, sum = 0, found = 0, mine = rank;
+  const double began = MPI_Wtime();
+  MPI_Request request[2];
+  if (step == 0) {
+    fresh = fopen(in_folder("fresh"), "w");
+    appended = fopen(in_folder("appended"), "a");
+    FILE* moved = fopen(in_folder("moves"), "w");
+    fprintf(moved, "moved\n");
+    fclose(moved);
+  }
+  printf("rank %d, step %d\n", rank, step);
+  if (step % 3 != 1) fflush(stdout);
+  fprintf(fresh, "%d\n", step);
+  fprintf(appended, "%d\n", step);
+  if (step % 4 == 0) fflush(appended);
+  /* Rank 0 takes what the others send as it comes: a blocking receive, a pending one, a poll. */
+  if (rank != 0) {
+    for (int i = 0; i < 3; ++i) MPI_Send(&value, 1, MPI_INT, 0, 5 + i, MPI_COMM_WORLD);
+  } else {
+    for (int i = 1; i < size; ++i) {
+      MPI_Irecv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &request[0]);
+      MPI_Irecv(&found, 1, MPI_INT, MPI_ANY_SOURCE, 6, MPI_COMM_WORLD, &request[1]);
+      MPI_Recv(&mine, 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      for (int done = 0; !done;) MPI_Test(&request[0], &done, MPI_STATUS_IGNORE);
+      MPI_Wait(&request[1], MPI_STATUS_IGNORE);
+      sum += value + found + mine;
+    }
+    if (sum != 3 * step * (size - 1)) abort();
+    printf("sum %d\n", sum);
+  }
+  if (MPI_Wtime() < began) abort();
+  if (step != 19) return;
+  fclose(fresh);
+  fclose(appended);
+  snprintf(from, sizeof(from), "%s", in_folder("moves"));
+  rename(from, in_folder("there"));
+  remove(in_folder("goes"));
+}
+
 /* Written when stdio ends, after MPI_Finalize. */
 static void say_late(void) { printf("rank %d is through\n", rank); }
 
@@ -45,8 +98,10 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   for (int i = 0; i < 64; ++i) data[i] = rank + i;
+  if (number("PIDS", 0) && getpid() == 0) abort();
   for (int step = 0; step < 20; ++step) {
     if (here && step == 10) stop(how);
+    if (getenv("TALK") != NULL) talk(step);
     const struct timespec pause = {job_rank / size == 1 ? 4 : 1, 500000000};
     if (strcmp(how, "late") == 0 && rank == 1 && step == 10) nanosleep(&pause, NULL);
     for (int i = 0; step == 10 && !here && i < number("CALLS", 0); ++i) {

@@ -336,9 +336,29 @@ def stuck(how, hangs, parts, options=(), **env):
                     env={"RESIL_REPLICAS": str(parts), "RESIL_REPLICAS_SECONDS": "1.5", "HANG": str(hangs), **env})
 
 
-def check_stuck(how, hangs, parts, **env):
-    """A rank that stops, in a part that follows: the job ends as the program does, and the part and the rank are named."""
+def talking(folder=None):
+    """A folder as the program that talks finds it; what it holds."""
+    if folder is not None:
+        return tree(folder)
+    folder = jobs.scratch()
+    for rank in range(2):
+        for name, text in (("goes", "gone\n"), ("appended", "of before\n")):
+            with open(os.path.join(folder, f"{name}-{rank}"), "w", encoding="utf-8") as file:
+                file.write(text)
+    return folder
+
+
+def check_stuck(how, hangs, parts, talks=False, **env):
+    """A rank that stops: the job ends as the program does, and the part and the rank are named. Where the leading part loses it, another
+    one goes on with output and files where it was."""
+    leads = hangs < 2
+    if leads:  # whose partner comes later than that waits no longer for what the leading part has chosen
+        env["RESIL_REPLICAS_SECONDS"] = "4"
+    if talks:
+        env["TALK"] = talking()
     plain = jobs.run(MPI, 2, [os.path.join(BUILD, f"parts_stuck.{MPI}")], preload=False, env=env)
+    if talks:
+        wrote, env["TALK"] = talking(env["TALK"]), talking()
     options = ("--with-ft", "ulfm") if how == "die" else ()
     if options and (MPI != "openmpi" or jobs.openmpi_version() < (5,)):
         raise LeftOut("this MPI does not go on after the death of a rank")
@@ -350,13 +370,30 @@ def check_stuck(how, hangs, parts, **env):
     assert len(found) == 1 and f"part {hangs // 2} of the job" in found[0]["message"], (result.text(), found)
     named = {"culprit_ranks": [hangs], "victim_ranks": []} if how != "wait" else {"culprit_ranks": []}
     assert named.items() <= found[0].items(), found
+    assert ("part 1" in str(found[0]["evidence"])) == leads, found
     assert result.stderr.count(b"part_dropped") == 1 and b"resil: CLEAN" not in result.stderr, result.text()
-    for rank in (0, 1):
+    if talks:
+        assert talking(env["TALK"]) == wrote, f"{talking(env['TALK'])}\nare left, alone\n{wrote}"
+    for rank in (2, 3) if leads else (0, 1):
         of = loaded[rank]["replicas"]
         assert loaded[rank]["outcome"] == "finished" and of["words"] == of["compared"] + of["left_out"], of
-        assert parts == 2 or not of["left_out"], of  # two are left, which are compared to the end
-    left = [name for name in os.listdir(result.directory) if name.startswith("replicas-") or name == "part-0"]
+        assert parts == 2 or leads or not of["left_out"], of  # two are left, which are compared to the end
+        assert parts == 2 or of["compared"], of
+    left = [name for name in os.listdir(result.directory) if name.startswith("replicas-") or name == "part-0" or name.endswith(".stdout")]
     assert not left, left
+
+
+def check_not_replaced():
+    """The leading part is stuck, and the program has asked for what differs from part to part: nobody takes its place, and nothing that
+    another part has written comes to where the program writes."""
+    folder = talking()
+    result = stuck("loop", 1, 2, RESIL_HANG="abort", TALK=folder, PIDS="1")
+    assert result.returncode != 0 and not result.timed_out, result.text()
+    assert result.stderr.count(b"no other part can take its place: something was asked that may differ") == 1, result.text()
+    assert b"part_dropped" not in result.stderr and b"step 9" in result.stdout and b"step 11" not in result.stdout, result.text()
+    assert "goes-0" in talking(folder) and "there-0" not in talking(folder), talking(folder)
+    with open(os.path.join(folder, "fresh-1"), encoding="utf-8") as file:
+        assert "11" not in file.read()
 
 
 def check_late():
@@ -396,7 +433,15 @@ def main(build, mpi, *names):
                  for kind in ("send", "isend", "reduce") for parts in (2, 3)), ("one part fails", check_one_part_fails), ("a part that is late", check_late),
                ("a rank in a loop", lambda: check_stuck("loop", 3, 2)), ("a rank that is stopped, three parts", lambda: check_stuck("stop", 4, 3, STATUS="3")),
                ("a rank in a loop, three parts", Long(lambda: check_stuck("loop", 2, 3))), ("a rank that dies", lambda: check_stuck("die", 5, 3, STATUS="2")), ("a rank that waits for ever", Long(lambda: check_stuck("wait", 2, 2))),
-               ("a rank that is stopped, and choices", Long(lambda: check_stuck("stop", 3, 2, CALLS="30000")))]
+               ("a rank that is stopped, and choices", Long(lambda: check_stuck("stop", 3, 2, CALLS="30000"))),
+               ("a follower that is stopped, of a program that talks", Long(lambda: check_stuck("stop", 4, 3, talks=True))),
+               ("the leading part: a rank in a loop", lambda: check_stuck("loop", 1, 2, talks=True, STATUS="3")),
+               ("the leading part: its first rank is stopped, three parts", lambda: check_stuck("stop", 0, 3, talks=True)),
+               ("the leading part: its first rank in a loop, no choices", Long(lambda: check_stuck("loop", 0, 3))),
+               ("the leading part: a rank that waits for ever, three parts", Long(lambda: check_stuck("wait", 1, 3, talks=True))),
+               ("the leading part: a rank that dies", lambda: check_stuck("die", 1, 3, talks=True, STATUS="2")),
+               ("the leading part: its first rank dies", lambda: check_stuck("die", 0, 2, talks=True)),
+               ("the leading part is not replaced", Long(check_not_replaced))]
     return run_checks(checks)
 
 
