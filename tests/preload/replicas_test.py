@@ -331,8 +331,8 @@ def check_choices():
     assert "any source" in str(found[0]["evidence"]), found
 
 
-def stuck(how, hangs, parts, options=(), **env):
-    return jobs.run(MPI, 2 * parts, [os.path.join(BUILD, f"parts_stuck.{MPI}"), how], timeout=120, options=options,
+def stuck(how, hangs, parts, options=(), timeout=120, **env):
+    return jobs.run(MPI, 2 * parts, [os.path.join(BUILD, f"parts_stuck.{MPI}"), how], timeout=timeout, options=options,
                     env={"RESIL_REPLICAS": str(parts), "RESIL_REPLICAS_SECONDS": "1.5", "HANG": str(hangs), **env})
 
 
@@ -378,7 +378,7 @@ def check_stuck(how, hangs, parts, talks=False, **env):
         of = loaded[rank]["replicas"]
         assert loaded[rank]["outcome"] == "finished" and of["words"] == of["compared"] + of["left_out"], of
         assert parts == 2 or leads or not of["left_out"], of  # two are left, which are compared to the end
-        assert parts == 2 or of["compared"], of
+        assert parts == 2 or not talks or of["compared"], of
     left = [name for name in os.listdir(result.directory) if name.startswith("replicas-") or name == "part-0" or name.endswith(".stdout")]
     assert not left, left
 
@@ -387,8 +387,8 @@ def check_not_replaced():
     """The leading part is stuck, and the program has asked for what differs from part to part: nobody takes its place, and nothing that
     another part has written comes to where the program writes."""
     folder = talking()
-    result = stuck("loop", 1, 2, RESIL_HANG="abort", TALK=folder, PIDS="1")
-    assert result.returncode != 0 and not result.timed_out, result.text()
+    result = stuck("loop", 1, 2, timeout=20, TALK=folder, PIDS="1")
+    assert result.timed_out, result.text()  # as before: it hangs
     assert result.stderr.count(b"no other part can take its place: something was asked that may differ") == 1, result.text()
     assert b"part_dropped" not in result.stderr and b"step 9" in result.stdout and b"step 11" not in result.stdout, result.text()
     assert "goes-0" in talking(folder) and "there-0" not in talking(folder), talking(folder)
