@@ -24,7 +24,7 @@ RESIL_PHRASE(other_list, "RESIL_REPLICAS_RANKS differs between rank 0 and rank %
 RESIL_PHRASE(list_and_threads,
              "RESIL_REPLICAS_RANKS cannot follow calls of several threads, and MPI was initialised with "
              "MPI_THREAD_MULTIPLE");
-RESIL_PHRASE(list_and_mode, "RESIL_REPLICAS_RANKS goes with RESIL_MODE=watch alone, not with %.60s");
+RESIL_PHRASE(list_and_mode, "RESIL_REPLICAS_RANKS goes with RESIL_MODE=watch and checksum, not with %.60s");
 RESIL_PHRASE(sessions_only, "RESIL_REPLICAS needs a program that calls MPI_Init, and this one uses sessions");
 RESIL_PHRASE(no_directory,
              "RESIL_REPLICAS needs the report directory for the files of replicas, and it cannot be written");

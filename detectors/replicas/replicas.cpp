@@ -285,7 +285,8 @@ PartPlace find_place() {
     stop(text::list_does_not_fit, config_text("RESIL_REPLICAS_RANKS"), list.highest(), parts, runtime.size,
          static_cast<long long>(members > 0 ? members : 0), static_cast<long long>(copies),
          static_cast<long long>(copies + list.highest() + 1));
-  if (strcmp(config_text("RESIL_MODE"), "watch") != 0) stop(text::list_and_mode, config_text("RESIL_MODE"));
+  if (config_has("RESIL_MODE", "record") || config_has("RESIL_MODE", "verify"))
+    stop(text::list_and_mode, config_text("RESIL_MODE"));
   if (backend->thread_multiple()) stop(text::list_and_threads);
   PartPlace found = {parts, 0, static_cast<int>(members), runtime.rank, static_cast<int>(list.ranks()), 0, true};
   if (runtime.rank >= found.members) {

@@ -141,6 +141,17 @@ def check_hang():
     assert b"hang [deadlock, proved] Ranks 0-1 wait for each other" in result.stderr, result.text()
 
 
+def check_checksums():
+    """Beside checksums: what changes on the way is theirs to find, and both copies have it."""
+    mode = {"RESIL_MODE": "checksum", "RESIL_ON_MISMATCH": "log"}
+    clean = job("replicas", "flip all", ("1", 1), 3, **mode)
+    assert clean.returncode == 0 and not findings_of(clean) and b"CLEAN" in clean.stderr, clean.text()
+    result = job("replicas", "flip send", ("1", 1), 3, RESIL_FAULT="flip,rank=1,call=MPI_Recv,nth=5", **mode)
+    found = findings_of(result)
+    assert result.returncode == 0 and found and all(one["kind"] != "parts_differ" for one in found), (result.text(), found)
+    assert found[0]["kind"] == "message_corrupted", found
+
+
 def check_files():
     """Files of libc: what the rank itself has written it reads back; where another rank has changed one, findings are suspected."""
     for copies in (("0", 1), ("1", 1), ("0-1", 2)):
@@ -174,7 +185,8 @@ def check_refused():
     refused(b"names rank 1, and with RESIL_REPLICAS=3 this job of 4 ranks has 0 for the program, besides 4 copies; start 6 ranks or more", 4,
             RESIL_REPLICAS_RANKS="0-1", RESIL_REPLICAS="3")
     refused(b"needs RESIL_REPLICAS=2 or 3", 4, RESIL_REPLICAS_RANKS="0", RESIL_REPLICAS="1")
-    refused(b"RESIL_REPLICAS_RANKS goes with RESIL_MODE=watch alone", 4, RESIL_REPLICAS_RANKS="0", RESIL_MODE="checksum")
+    refused(b"RESIL_REPLICAS_RANKS goes with RESIL_MODE=watch and checksum, not with", 4, RESIL_REPLICAS_RANKS="0", RESIL_MODE="record",
+            RESIL_RECORD=os.path.join(jobs.scratch(), "recording"))
     result = jobs.run(MPI, 3, [os.path.join(BUILD, f"threads.{MPI}")], env=settings("0"), timeout=60)
     assert b"cannot follow calls of several threads" in result.stderr and result.returncode != 0, result.text()
 
@@ -227,7 +239,7 @@ def main(build, mpi, *names):
     checks += [(f"a copy goes wrong, {how}", check if how in ("way", "loop") else Long(check)) for how in ("way", "exit", "abort", "loop", "size")
                for check in [lambda how=how: check_wrong_way(how)]]
     checks += [("three of each", lambda: check_same("replicas", "flip all", ("0,2", 2), 3)), ("what cannot be handed over", check_given_up),
-               ("a deadlock", check_hang), ("files", Long(check_files)), ("what is refused", check_refused), ("standard input", Long(check_input)),
+               ("a deadlock", check_hang), ("beside checksums", check_checksums), ("files", Long(check_files)), ("what is refused", check_refused), ("standard input", Long(check_input)),
                ("CG in Fortran", lambda: check_application(lambda: flips.cg(MPI, 96, 80), ("0,2", 2))),
                ("LAMMPS", Long(lambda: check_application(lammps, ("0-1", 2))))]
     return run_checks(checks)
