@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checksum/fault/spec.h"
+#include "detectors/replicas/ranks.h"
 #include "fake_backend.h"
 #include "fuzz.h"
 #include "shim/config/config.h"
@@ -59,6 +60,10 @@ using fault::kAllowed;
 bool check(Slice text, ValueProblem* problem) {
   static fault::Specs specs;
   return fault::parse(text, &specs, problem);
+}
+bool check_list(Slice text, ValueProblem* problem) {
+  static replicas::RankList ranks;
+  return text == "all" || ranks.parse(text, problem);
 }
 
 const ConfigEntry kEntries[] = {
