@@ -327,7 +327,8 @@ bool output_was_terminal(bool* terminal) {
 
 void output_drain() {
   if (!is_mine() || settled.load() || !passes_on.load()) return;
-  while (!is_taken()) nap(200000);
+  const double limit = now() + kWriting;  // who reads it may have stopped: a process that ends is not held up by that
+  while (!is_taken() && now() < limit) nap(200000);
 }
 
 void output_end() {

@@ -20,7 +20,7 @@ struct At {
 bool output_begin();
 /// Is standard output passed on, and was it a terminal? For isatty().
 bool output_was_terminal(bool* terminal);
-/// What was written so far has been passed on, if this part leads.
+/// What was written so far has been passed on, if this part leads, or five seconds have passed.
 void output_drain();
 /// In MPI_Finalize, or where a process ends without it: standard output is what it was, or /dev/null, from here on.
 void output_end();
