@@ -438,7 +438,8 @@ def main(build, mpi, *names):
                ("the leading part: a rank in a loop", lambda: check_stuck("loop", 1, 2, talks=True, STATUS="3")),
                ("the leading part: its first rank is stopped, three parts", lambda: check_stuck("stop", 0, 3, talks=True)),
                ("the leading part: its first rank in a loop, no choices", Long(lambda: check_stuck("loop", 0, 3))),
-               ("the leading part: a rank that waits for ever, three parts", Long(lambda: check_stuck("wait", 1, 3, talks=True))),
+               *([("the leading part: a rank that waits for ever, three parts", Long(lambda: check_stuck("wait", 1, 3, talks=True)))]
+                 if MPI == "openmpi" else []),  # on MPICH a follower gives up before (docs/LIMITS.md)
                ("the leading part: a rank that dies", lambda: check_stuck("die", 1, 3, talks=True, STATUS="2")),
                ("the leading part: its first rank dies", lambda: check_stuck("die", 0, 2, talks=True)),
                ("the leading part is not replaced", Long(check_not_replaced))]
