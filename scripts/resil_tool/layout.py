@@ -162,6 +162,7 @@ s[24] launch
 I launch_agreed
 I held
 Q view
+I fed
 """ % (SECTION_COUNT * SECTION.size))
 
 HEADER_RESERVED = 4096
