@@ -421,6 +421,8 @@ void dropped_look() {
   looking = false;
 }
 
+bool is_dropped_by_now() { return is_there("replicas-dropped", place.part); }
+
 bool is_dropped(int part) { return (parts_dropped.load(std::memory_order_relaxed) & 1u << part) != 0; }
 
 bool dropped_end(Thread& thread) {
@@ -572,6 +574,8 @@ void leave_together() {
   for (int part = 0; part < place.parts; ++part)
     if (part == 0 || (!is_dropped(part) && (part != lead || in_place))) trees_end(part);
   input_end();
+  for (int rank = 0; rank < runtime.size; ++rank)  // once more: of a part that has been dropped, one may come late
+    if (is_dropped(place.part_of(rank))) goodbye_forget(rank);
   remove_marks();
   if (!ended_by_death) backend->messages->abort(status);
   if (status != exit_status_of_program || lost != nullptr) _exit(status);

@@ -82,6 +82,8 @@ void dropped_look_for_own();
 /// The rank waits for another part. The leading one drops those whose partner has said nothing for too long.
 void dropped_look();
 bool is_dropped(int part);
+/// This rank's own part, as the others have written it.
+bool is_dropped_by_now();
 /// The last wait in MPI_Finalize, for all ranks. False: a part has been dropped, and MPI is not finalised.
 bool dropped_end(Thread& thread);
 /// At the end of the process: files; its exit status.

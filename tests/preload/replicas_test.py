@@ -380,6 +380,8 @@ def check_stuck(how, hangs, parts, talks=False, **env):
         assert parts == 2 or leads or not of["left_out"], of  # two are left, which are compared to the end
         assert parts == 2 or not talks or of["compared"], of
     left = [name for name in os.listdir(result.directory) if name.startswith("replicas-") or name == "part-0" or name.endswith(".stdout")]
+    # Launchers continue what is stopped before they end it: ranks of the part that was dropped may come to MPI_Finalize then.
+    left = [name for name in left if name not in [f"replicas-end-{rank}" for rank in (hangs // 2 * 2, hangs // 2 * 2 + 1)]]
     assert not left, left
 
 
@@ -436,7 +438,8 @@ def main(build, mpi, *names):
                ("a rank that is stopped, and choices", Long(lambda: check_stuck("stop", 3, 2, CALLS="30000"))),
                ("a follower that is stopped, of a program that talks", Long(lambda: check_stuck("stop", 4, 3, talks=True))),
                ("the leading part: a rank in a loop", lambda: check_stuck("loop", 1, 2, talks=True, STATUS="3")),
-               ("the leading part: its first rank is stopped, three parts", lambda: check_stuck("stop", 0, 3, talks=True)),
+               # 2 of 12 runs fail on Open MPI 4.1.4 (docs/LIMITS.md).
+               ("the leading part: its first rank is stopped, three parts", Long(lambda: check_stuck("stop", 0, 3, talks=True))),
                ("the leading part: its first rank in a loop, no choices", Long(lambda: check_stuck("loop", 0, 3))),
                *([("the leading part: a rank that waits for ever, three parts", Long(lambda: check_stuck("wait", 1, 3, talks=True)))]
                  if MPI == "openmpi" else []),  # on MPICH a follower gives up before (docs/LIMITS.md)
