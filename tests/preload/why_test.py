@@ -318,7 +318,8 @@ def has_its_first_node_stopped(mpi, place):
     try:
         _, found = job.until(lambda found: True, "--no-stacks", "--wait", "30")
         assert found["unanswered"] == [0], found
-        assert not found["culprits"] or found["quiet"] > 3, found
+        # Given up after 3 s without a word; the last word may have come some time before the last call.
+        assert not found["culprits"] or found["quiet"] > 2, found
         assert seconds(found) < 5 + usual, (seconds(found), usual)  # 5 s of silence: given up where nobody has asked
         _, found = job.until(lambda found: found["kind"] == "node_silent", "--no-stacks")
         assert found["culprits"] == [0] and found["detail"] == "unreachable", found
