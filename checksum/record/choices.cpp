@@ -202,7 +202,7 @@ bool wait_for_leader(Thread& thread, Known known) {
 
 bool choices_begin() {
   timeout = static_cast<uint64_t>(config_real("RESIL_REPLICAS_SECONDS") * runtime.header->ticks_per_second);
-  return open = stream.begin(tags::kChoices[0]);
+  return open = stream.begin(tags::kChoices[0], "choices");
 }
 
 void choices_send(Thread& thread, uint64_t call, const Outcome& outcome, bool failed, const int32_t* list,

@@ -40,6 +40,7 @@
 #include "shim/ring/segment.h"
 #include "shim/runtime/mailbox.h"
 #include "shim/runtime/memory.h"
+#include "shim/runtime/part_stream.h"
 #include "shim/runtime/progress.h"
 
 namespace resil::replicas {
@@ -322,6 +323,7 @@ void look_at_lead(uint64_t now, uint64_t passed) {
   next_evaluation = now + whole / 10;
   if (!asked) make("replicas-ask", 0, "");
   asked = true;
+  part_streams_are_short.store(true, std::memory_order_relaxed);
   if (pairs == nullptr) {
     pairs = memory::map_array<Pair>(static_cast<size_t>(place.members));
     if (pairs == nullptr) return;

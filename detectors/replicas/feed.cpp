@@ -31,7 +31,7 @@ bool begun;
 
 }  // namespace
 
-void feed_begin() { feeding = begun = stream.begin(tags::kFeed[0]); }
+void feed_begin() { feeding = begun = stream.begin(tags::kFeed[0], "feed"); }
 
 uint32_t feed_name_of(const Event& e) {
   const bool has_comm = e.comm_handle != 0 && e.comm != nullptr;

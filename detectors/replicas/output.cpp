@@ -255,6 +255,7 @@ void run() {
       next = time + tick;
       look_at_marks();
       say_where();
+      part_streams_hand_over(at_file >= 0);
       if (!passes_on.load()) {
         State leader;
         if (part_that_leads() == place.part) take_over(over);
@@ -367,6 +368,7 @@ void output_forget(int world_rank) {
     path_of(path, format, world_rank);
     unlink(path);
   }
+  part_streams_forget(world_rank);
 }
 
 }  // namespace resil::replicas

@@ -4,9 +4,17 @@
 
 #include "shim/runtime/part_stream.h"
 
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstring>
+#include <type_traits>
 
 #include "shim/call/parts.h"
+#include "shim/call/runtime.h"
 #include "shim/runtime/memory.h"
 #include "shim/runtime/progress.h"
 
@@ -14,19 +22,47 @@ namespace resil {
 
 namespace {
 
+constexpr int kMostStreams = 4;
+
 std::atomic<uint32_t> streams_unsafe;  // how many hold what not all have taken
+constinit std::atomic<PartStream*> streams[kMostStreams] = {};  // that this rank may have to hand over
+
+/// Before the messages in a file, by number.
+struct Handed {
+  uint32_t first, until, last_is_open;
+};
+
+void path_of(char (&path)[1200], const char* name, int world_rank) {
+  snprintf(path, sizeof(path), "%s/replicas-hands-%s-%d", runtime.directory, name, world_rank);
+}
+
+bool write_all(int file, const void* from, size_t bytes) {
+  const auto* at = static_cast<const char*>(from);
+  while (bytes != 0) {
+    const ssize_t written = write(file, at, bytes);
+    if (written <= 0) return false;
+    at += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return true;
+}
 
 }  // namespace
 
 bool part_streams_are_safe() { return streams_unsafe.load(std::memory_order_relaxed) == 0; }
 
 template <uint32_t kPayload, uint32_t kMessages>
-bool PartStreamOf<kPayload, kMessages>::begin(PrivateTag tag) {
+bool PartStreamOf<kPayload, kMessages>::begin(PrivateTag tag, const char* name) {
   tag_ = tag;
+  name_ = name;
   leads_ = part_place.part == 0;
   if (leads_ || (part_place.parts > 2 && !part_place.fed)) messages_ = memory::map_array<Message>(kMessages);
+  if constexpr (std::is_same_v<PartStreamOf, PartStream>) {  // copies of some ranks are fed by the leading part alone
+    PartStream* none = nullptr;
+    for (int i = 0; i < kMostStreams && !streams[i].compare_exchange_strong(none, this); ++i) none = nullptr;
+  }
   if (leads_) {
-    if (messages_ != nullptr) begin_message();
+    if (messages_ != nullptr) begin_message(0);
     return messages_ != nullptr;
   }
   posted_ = memory::map_array<Message>(kPosted);
@@ -38,7 +74,7 @@ bool PartStreamOf<kPayload, kMessages>::begin(PrivateTag tag) {
 template <uint32_t kPayload, uint32_t kMessages>
 bool PartStreamOf<kPayload, kMessages>::has_room(size_t bytes) const {
   const auto more = static_cast<uint32_t>(bytes / kPayload + 2);
-  return more < kMessages && filling_ + more - first_ < kMessages - 1;
+  return more < kMessages && filling_ + more - first_ < kMessages - kPosted - 2;  // who comes to lead may go back
 }
 
 template <uint32_t kPayload, uint32_t kMessages>
@@ -51,8 +87,12 @@ bool PartStreamOf<kPayload, kMessages>::make_room(Thread& thread, size_t bytes, 
 }
 
 template <uint32_t kPayload, uint32_t kMessages>
-void PartStreamOf<kPayload, kMessages>::begin_message() {
-  messages_[filling_ % kMessages].bytes = 0;
+void PartStreamOf<kPayload, kMessages>::begin_message(uint32_t number) {
+  Message& message = messages_[number % kMessages];
+  message.begins = begins_;
+  begins_ = false;
+  __atomic_store_n(&message.bytes, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&filling_, number, __ATOMIC_RELEASE);  // the helper thread's, as `bytes`
 }
 
 template <uint32_t kPayload, uint32_t kMessages>
@@ -79,10 +119,7 @@ void PartStreamOf<kPayload, kMessages>::close_message(Last last) {
   message.all_have = first_;
   message.last = last;
   message.part = part_place.part;
-  message.begins = begins_;
-  begins_ = false;
-  ++filling_;
-  begin_message();
+  begin_message(filling_ + 1);
 }
 
 template <uint32_t kPayload, uint32_t kMessages>
@@ -97,7 +134,7 @@ void PartStreamOf<kPayload, kMessages>::put(const void* from, size_t bytes) {
     }
     const size_t piece = bytes < kPayload - message->bytes ? bytes : kPayload - message->bytes;
     memcpy(message->payload + message->bytes, at, piece);
-    message->bytes += static_cast<uint32_t>(piece);
+    __atomic_store_n(&message->bytes, message->bytes + static_cast<uint32_t>(piece), __ATOMIC_RELEASE);
     at += piece;
     bytes -= piece;
   }
@@ -114,20 +151,21 @@ void PartStreamOf<kPayload, kMessages>::look_for_dropped() {
   if (fresh == nullptr) return;
   for (uint32_t number = first_; number <= filling_; ++number)
     memcpy(&fresh[number % kMessages], &messages_[number % kMessages], sizeof(Message));
-  messages_ = fresh;
+  __atomic_store_n(&messages_, fresh, __ATOMIC_RELEASE);
   dropped_ = dropped;
 }
 
 template <uint32_t kPayload, uint32_t kMessages>
 bool PartStreamOf<kPayload, kMessages>::is_sent(int part) const {
-  return leads_ ? part != part_place.part && is_live(part) : handing_ && part == lead_;
+  return leads_ && part != part_place.part && is_live(part);
 }
 
 /// Takes back what has been taken, and sends what is full or closed.
 template <uint32_t kPayload, uint32_t kMessages>
 void PartStreamOf<kPayload, kMessages>::push() {
-  if (leads_) look_for_dropped();
-  const uint32_t until = leads_ ? filling_ : hand_until_;
+  if (!leads_) return;
+  look_for_dropped();
+  const uint32_t until = filling_;
   uint32_t first = until;
   for (int part = 0; part < part_place.parts; ++part) {
     if (!is_sent(part)) continue;
@@ -149,8 +187,7 @@ void PartStreamOf<kPayload, kMessages>::push() {
     }
     if (taken - first_ < first - first_) first = taken;
   }
-  if (!leads_) return;
-  first_ = first;
+  __atomic_store_n(&first_, first, __ATOMIC_RELAXED);
   if (unsafe_ && first_ == filling_ && !has_news()) unsafe_ = false, streams_unsafe.fetch_sub(1);
 }
 
@@ -195,24 +232,28 @@ void PartStreamOf<kPayload, kMessages>::end(Thread& thread) {
 /// True: there are more bytes than before.
 template <uint32_t kPayload, uint32_t kMessages>
 bool PartStreamOf<kPayload, kMessages>::take_message(const Message& message) {
-  if (message.last == kHandedOver) {
-    if (message.part >= 0 && message.part < kMostParts) handed_[message.part] = message.number + 1;
-    return false;
-  }
-  // What a part says that has been dropped since, and what has come before from another one.
-  if (leads_ || message.part < lead_ || message.number != filling_) return false;
-  if (message.begins != 0) byte_count_ = 0;
-  if (!memory::grow_array(&bytes_, &byte_room_, byte_count_ + message.bytes, 65536u)) ended_ = true;
+  // Either the helper thread sees that one is being taken, or this one that none may be.
+  taking_.store(true);
+  // What a part says that has been dropped since; what has come before, from another one or by a file.
+  const bool is_open = message.last == kOpen;
+  const bool refused = leads_ || message.part < refused_below_.load() || message.number != filling_ ||
+                       message.bytes < partial_ + (is_open ? 1 : 0);
+  if (refused) return taking_.store(false, std::memory_order_release), false;
+  if (message.begins != 0 && partial_ == 0) byte_count_ = 0;
+  const uint32_t more = message.bytes - partial_;
+  if (!memory::grow_array(&bytes_, &byte_room_, byte_count_ + more, 65536u)) ended_ = true;
   const bool kept = !ended_;
-  if (kept) memcpy(bytes_ + byte_count_, message.payload, message.bytes), byte_count_ += message.bytes;
+  if (kept) memcpy(bytes_ + byte_count_, message.payload + partial_, more), byte_count_ += more;
   if (messages_ != nullptr) {
     Message& copy = messages_[filling_ % kMessages];
     memcpy(&copy, &message, offsetof(Message, payload) + message.bytes);
     copy.part = part_place.part;
   }
   if (message.all_have - first_ <= filling_ - first_) first_ = message.all_have;
-  ++filling_;
+  partial_ = is_open ? message.bytes : 0;
+  if (!is_open) ++filling_;
   if (message.last == kLast) ended_ = true;
+  taking_.store(false, std::memory_order_release);
   return kept;
 }
 
@@ -245,16 +286,92 @@ void PartStreamOf<kPayload, kMessages>::close() {
 
 // --- Another part leads --------------------------------------------------------------------------------------------
 
-/// Sends what that part may not have, in the order of numbers, and that it was all.
+/// Messages by number, and a last one that is not whole. A helper thread.
 template <uint32_t kPayload, uint32_t kMessages>
-void PartStreamOf<kPayload, kMessages>::hand_over(int to) {
-  for (uint64_t& request : requests_[to]) request = 0;
-  taken_[to] = sent_[to] = first_;
-  hand_until_ = filling_;
-  hand_end_.number = filling_;
-  hand_end_.last = kHandedOver;
-  hand_end_.part = part_place.part;
-  handing_ = true;
+bool PartStreamOf<kPayload, kMessages>::write_down(uint32_t first, uint32_t until, const Message* last) {
+  const Message* messages = __atomic_load_n(&messages_, __ATOMIC_ACQUIRE);
+  char path[1200], begun[1240];
+  path_of(path, name_, runtime.rank);
+  snprintf(begun, sizeof(begun), "%s.tmp", path);
+  const int file = openat(AT_FDCWD, begun, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return false;
+  const Handed head = {first, until, last != nullptr};
+  bool whole = write_all(file, &head, sizeof(head));
+  for (uint32_t number = first; whole && number != until; ++number)
+    whole = write_all(file, &messages[number % kMessages], sizeof(Message));
+  if (last != nullptr) whole = whole && write_all(file, last, sizeof(Message));
+  whole = ::close(file) == 0 && whole;
+  // The thread of the program may have gone on, and round.
+  whole = whole && __atomic_load_n(&filling_, __ATOMIC_ACQUIRE) - first < kMessages - 1;
+  if (whole && renameat(AT_FDCWD, begun, AT_FDCWD, path) == 0) return true;
+  unlinkat(AT_FDCWD, begun, 0);
+  return false;
+}
+
+template <uint32_t kPayload, uint32_t kMessages>
+void PartStreamOf<kPayload, kMessages>::hand_over(int lead, bool awaited) {
+  static Message open;
+  if (lead == part_place.part) {
+    const Message* messages = __atomic_load_n(&messages_, __ATOMIC_ACQUIRE);
+    if (!awaited || messages == nullptr) return;
+    const uint32_t number = __atomic_load_n(&filling_, __ATOMIC_ACQUIRE);
+    const uint32_t bytes = __atomic_load_n(&messages[number % kMessages].bytes, __ATOMIC_ACQUIRE);
+    const uint32_t first = __atomic_load_n(&first_, __ATOMIC_RELAXED);
+    const bool rests = seen_[0] == number && seen_[1] == bytes, shown = shown_[0] == number && shown_[1] == bytes;
+    seen_[0] = number;
+    seen_[1] = bytes;
+    // Partners go on taking until the very last one has come, so that nothing waits for them that is on its way.
+    if (number != first && messages[(number - 1) % kMessages].last == kLast) return;
+    if (!rests || shown || (first == number && bytes == 0)) return;
+    memcpy(open.payload, messages[number % kMessages].payload, bytes);
+    open.bytes = bytes;
+    open.number = number;
+    open.all_have = first;
+    open.last = kOpen;
+    open.part = part_place.part;
+    open.begins = messages[number % kMessages].begins;
+    if (!write_down(first, number, bytes != 0 ? &open : nullptr)) return;
+    shown_[0] = number;
+    shown_[1] = bytes;
+    return;
+  }
+  if (lead == handed_to_ || lead > part_place.part || messages_ == nullptr) return;
+  refused_below_.store(lead);
+  while (taking_.load()) sched_yield();
+  // From here on nothing is taken until `lead` has read this, and sent more.
+  if (write_down(first_, filling_, partial_ != 0 ? &messages_[filling_ % kMessages] : nullptr)) handed_to_ = lead;
+}
+
+/// True: what that rank has written down, this one has, too.
+template <uint32_t kPayload, uint32_t kMessages>
+bool PartStreamOf<kPayload, kMessages>::is_handed(int by) {
+  char path[1200];
+  path_of(path, name_, part_place.partner(by));
+  const int file = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) return false;
+  static Message message;
+  Handed head;
+  bool whole = ::read(file, &head, sizeof(head)) == sizeof(head);
+  const uint32_t behind = filling_ - head.first;
+  whole = whole && static_cast<int32_t>(behind) >= 0;  // else those between are on their way
+  const uint32_t until = head.until + head.last_is_open;
+  if (whole && behind < until - head.first)
+    whole = lseek(file, static_cast<off_t>(behind) * static_cast<off_t>(sizeof(message)), SEEK_CUR) >= 0;
+  for (uint32_t number = filling_; whole && static_cast<int32_t>(until - number) > 0; ++number) {
+    whole = ::read(file, &message, sizeof(message)) == sizeof(message);
+    if (whole && take_message(message)) fresh_ = true;
+  }
+  ::close(file);
+  if (whole) handed_[by] = head.until + 1;
+  return whole;
+}
+
+/// There are bytes that have come so.
+template <uint32_t kPayload, uint32_t kMessages>
+bool PartStreamOf<kPayload, kMessages>::has_been_handed() {
+  const bool fresh = fresh_;
+  fresh_ = false;
+  return fresh;
 }
 
 /// Once all others have handed over what they have.
@@ -267,44 +384,63 @@ void PartStreamOf<kPayload, kMessages>::come_to_lead() {
   }
   const uint32_t dropped = parts_dropped.load(std::memory_order_relaxed);
   // Where the one that led before has ended the row, nobody needs it any more, or is still sent it.
-  for (int part = 0; part < part_place.parts && !ended_; ++part)
-    if (part != part_place.part && (dropped & 1u << part) == 0 && handed_[part] == 0) return;
+  for (int part = part_place.part + 1; part < part_place.parts && !ended_; ++part)
+    if ((dropped & 1u << part) == 0 && handed_[part] == 0 && !is_handed(part)) return;
+  if (fresh_) return;  // they are taken out first
   dropped_ = dropped;
+  if (partial_ != 0) {  // what the one that led before would have added is not known
+    Message& message = messages_[filling_ % kMessages];
+    message.last = kMore;
+    partial_ = 0;
+    ++filling_;
+  }
   leads_ = true;
   for (int part = 0; part < part_place.parts; ++part) {
     for (uint64_t& request : requests_[part]) request = 0;
     const uint32_t has = handed_[part] != 0 ? handed_[part] - 1 : filling_;
-    taken_[part] = sent_[part] = has;
-    if (is_sent(part) && has - first_ < filling_ - first_) continue;
-    taken_[part] = sent_[part] = filling_;
+    taken_[part] = sent_[part] = is_sent(part) ? has : filling_;
+    if (is_sent(part) && static_cast<int32_t>(has - first_) < 0) first_ = has;  // it has not looked at all that it got
   }
   byte_count_ = 0;
   begins_ = true;
-  begin_message();
+  begin_message(filling_);
   push();
 }
 
 template <uint32_t kPayload, uint32_t kMessages>
 void PartStreamOf<kPayload, kMessages>::look() {
   const int lead = part_that_leads();
-  if (!has_to_look()) [[likely]]
+  if (!has_to_look() && !part_streams_are_short.load(std::memory_order_relaxed)) [[likely]]
     return;
-  if (tag_.value() == tags::kNobody[0].value()) return;
+  if (leads_ || tag_.value() == tags::kNobody[0].value()) return;
   if (lead != lead_) {
     lead_ = lead;
-    handing_ = false;
-    if (lead < part_place.part && messages_ != nullptr && inbox_.is_open()) hand_over(lead);
+    next_look_ = 0;
+    if (lead < part_place.part) refused_below_.store(lead);
   }
-  if (lead == part_place.part && !leads_) come_to_lead();
-  if (!handing_) return;
-  push();
-  if (taken_[lead_] != hand_until_) return;
-  handing_ = false;
-  if (!mailbox::send(&hand_end_, offsetof(Message, payload), part_place.partner(lead_), tag_, &hand_request_))
-    ended_ = true;
+  const uint64_t now = ticks();
+  if (now < next_look_) return;
+  next_look_ = now + static_cast<uint64_t>(runtime.header->ticks_per_second) / 50;
+  if (lead == part_place.part) come_to_lead();
+  else if (part_streams_are_short.load(std::memory_order_relaxed)) is_handed(lead);
 }
 
 template class PartStreamOf<2000, 8192>;
 template class PartStreamOf<16000, 1024>;
+
+void part_streams_hand_over(bool awaited) {
+  const int lead = part_that_leads();
+  for (auto& place : streams)
+    if (PartStream* stream = place.load(); stream != nullptr) stream->hand_over(lead, awaited);
+}
+
+void part_streams_forget(int world_rank) {
+  char path[1200];
+  constexpr const char* kNames[] = {"choices", "clocks"};
+  for (const char* name : kNames) {
+    path_of(path, name, world_rank);
+    unlinkat(AT_FDCWD, path, 0);
+  }
+}
 
 }  // namespace resil

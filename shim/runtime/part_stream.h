@@ -10,6 +10,10 @@
 //
 // When another part comes to lead, its row goes on where the last one ended: the other follower first hands it what it
 // may lack, and is handed what it lacks itself. Messages have numbers, which are the same for all.
+//
+// The thread of the program may be inside MPI for long, waiting for ranks that wait, by others, for what it has. So a
+// helper thread writes that to a file: a follower's when another part comes to lead, the leader's, what partners have
+// not taken yet, where somebody waits for long.
 #pragma once
 
 #include <atomic>
@@ -26,14 +30,14 @@ struct Thread;
 template <uint32_t kPayload, uint32_t kMessages>
 class PartStreamOf {
  public:
-  /// In MPI_Init, once there are parts. False: no memory, or MPI would not.
-  bool begin(PrivateTag tag);
+  /// In MPI_Init, once there are parts. `name`: a constant, for its file. False: no memory, or MPI would not.
+  bool begin(PrivateTag tag, const char* name);
   /// This part leads, and all that others have put in before has been taken out: what follows is this rank's to say.
   bool leads() const { return leads_; }
   /// Another part may have come to lead. After take(); in any wait for the leading part, and in calls.
   void look();
   /// That would do something.
-  bool has_to_look() const { return part_that_leads() != lead_ || handing_ || (!leads_ && lead_ == part_place.part); }
+  bool has_to_look() const { return part_that_leads() != lead_ || (!leads_ && lead_ == part_place.part); }
 
   // The leader's.
   /// For an item of that size. Outside of MPI, too.
@@ -55,7 +59,7 @@ class PartStreamOf {
   /// Takes what has come. `item(at, left)` returns the size of the item there, once it has kept it; 0: it is not whole.
   template <class Item>
   void take(Item item) {
-    while (receive()) {
+    while (has_been_handed() || receive()) {
       uint32_t at = 0;
       while (const size_t size = item(bytes_ + at, static_cast<size_t>(byte_count_ - at)))
         at += static_cast<uint32_t>(size);
@@ -74,11 +78,16 @@ class PartStreamOf {
   /// A follower's, when has_ended().
   void close();
 
+  // A helper thread's.
+  /// A follower's: another part leads. What this rank has is written down for it, and nothing more taken from those
+  /// before. The leader's, where `awaited`: what it has not got rid of, once no more is added.
+  void hand_over(int lead, bool awaited);
+
  private:
   static constexpr uint32_t kPosted = 16;
   static constexpr uint32_t kUnderWay = 12;
   static constexpr int kMostParts = 3;
-  enum Last : uint32_t { kMore, kLast, kHandedOver };  ///< nothing follows; a follower has nothing more to hand over
+  enum Last : uint32_t { kMore, kLast, kOpen };  ///< nothing follows; it is still being filled
   struct Message {
     uint32_t bytes, number, all_have;  ///< all_have: that many are with all parts
     Last last;
@@ -95,9 +104,11 @@ class PartStreamOf {
   bool receive();
   bool take_message(const Message& message);
   void keep_from(uint32_t at);
-  void begin_message();
+  void begin_message(uint32_t number);
   void close_message(Last last);
-  void hand_over(int to);
+  bool write_down(uint32_t first, uint32_t until, const Message* last);
+  bool is_handed(int by);
+  bool has_been_handed();
   void come_to_lead();
 
   PrivateTag tag_ = tags::kNobody[0];
@@ -113,11 +124,16 @@ class PartStreamOf {
   bool leads_ = false, begins_ = false;
   /// Of who comes to lead: how many messages the others have, and one; 0: not known.
   uint32_t handed_[kMostParts] = {};
-  /// Of who hands over: up to this number, then that it was all.
-  uint32_t hand_until_ = 0;
-  bool handing_ = false;
-  Message hand_end_ = {};
-  uint64_t hand_request_ = 0;
+  // A follower's, of what comes by files.
+  uint32_t partial_ = 0;  ///< bytes of a message that was still being filled, the next one
+  bool fresh_ = false;  ///< bytes have come so
+  uint64_t next_look_ = 0;  ///< ticks
+  const char* name_ = nullptr;
+  std::atomic<int> refused_below_ = 0;  ///< what parts before this one say is not taken any more
+  std::atomic<bool> taking_ = false;
+  // The helper thread's: to whom it has handed over; what it has seen last, and written.
+  int handed_to_ = 0;
+  uint32_t seen_[2] = {}, shown_[2] = {};
   mailbox::Inbox<Message> inbox_ = {};
   Message* posted_ = nullptr;
   uint64_t posted_requests_[kPosted] = {};
@@ -128,6 +144,13 @@ class PartStreamOf {
 
 using PartStream = PartStreamOf<2000, 8192>;  ///< of small items
 using FeedStream = PartStreamOf<16000, 1024>;  ///< of data
+
+/// Of all streams that a part may wait for. A helper thread. `awaited`: somebody does, for long.
+void part_streams_hand_over(bool awaited);
+/// This rank waits for the leading part, for long: it looks into files.
+inline constinit std::atomic<bool> part_streams_are_short = false;
+/// Removes what that rank has handed over.
+void part_streams_forget(int world_rank);
 
 /// All that this rank has put into its streams has been taken by all, as far as it has looked. Any thread.
 bool part_streams_are_safe();

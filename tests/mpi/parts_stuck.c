@@ -5,9 +5,10 @@
 // parts_stuck HOW    20 steps in which every rank needs every other one. HANG=RANK: the job's rank that stops in step
 // 10, HOW: in a loop, by a signal (stop; die, for good), or in a wait for what never comes (wait). CALLS=N: how many
 // calls in which MPI chooses each other one makes from there on. STATUS=N: with which rank 0 exits. HOW late:
-// rank 1 of each part computes for 1.5 s there, in part 1 for 4. TALK=FOLDER: every rank prints in each step, some of
-// it at once, and writes into files of that folder; rank 0 takes messages from any source and polls, as it likes.
-// PIDS=1: it asks for its process id.
+// rank 1 of each part computes for 1.5 s there, in part 1 for 4. HOW block: rank 1 asks for more clocks than are sent
+// at once, in all parts but the leading one after 1 s, then waits for rank 0, which computes for 7 s. TALK=FOLDER:
+// every rank prints in each step, some of it at once, and writes into files of that folder; rank 0 takes messages from
+// any source and polls, as it likes. PIDS=1: it asks for its process id.
 
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -33,6 +34,28 @@ static void stop(const char* how) {
   if (strcmp(how, "stop") == 0) raise(SIGSTOP);
   if (strcmp(how, "die") == 0) raise(SIGKILL);
   if (strcmp(how, "wait") == 0) MPI_Recv(&nothing, 1, MPI_DOUBLE, rank, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* Nothing is wrong: the leading part is far ahead, and inside one call for long. */
+static void block(int ahead) {
+  const struct timespec second = {1, 0}, long_time = {7, 0};
+  double value = 0;
+  if (rank == 0) {
+    nanosleep(&long_time, NULL);
+    MPI_Send(&value, 1, MPI_DOUBLE, 1, 3, MPI_COMM_WORLD);
+  } else if (rank == 1) {
+    if (!ahead) nanosleep(&second, NULL);
+    for (int i = 0; i < 40; ++i) {
+      double last = MPI_Wtime(), same = 0;
+      for (int clock = 0; clock < 1000; ++clock) {
+        const double now = MPI_Wtime();
+        if (now < last) abort();
+        last = now;
+      }
+      MPI_Sendrecv(&last, 1, MPI_DOUBLE, 0, 7, &same, 1, MPI_DOUBLE, 0, 7, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    }
+    MPI_Recv(&value, 1, MPI_DOUBLE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
 }
 
 static FILE *fresh, *appended;
@@ -104,6 +127,7 @@ int main(int argc, char** argv) {
     if (getenv("TALK") != NULL) talk(step);
     const struct timespec pause = {job_rank / size == 1 ? 4 : 1, 500000000};
     if (strcmp(how, "late") == 0 && rank == 1 && step == 10) nanosleep(&pause, NULL);
+    if (strcmp(how, "block") == 0 && step == 10) block(job_rank < size);
     for (int i = 0; step == 10 && !here && i < number("CALLS", 0); ++i) {
       double out = i + MPI_Wtime(), in = 0;
       MPI_Sendrecv(&out, 1, MPI_DOUBLE, 0, 7, &in, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 7, MPI_COMM_SELF, MPI_STATUS_IGNORE);
