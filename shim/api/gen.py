@@ -359,17 +359,18 @@ def fast(f, signature, names):
         return f"RESIL_FAST_TEST({start}, {name['REQUEST']}, flag, {name['STATUS']})"
     if f.has("poll") and f.call_class == "Probe":
         return f"RESIL_FAST_PROBE({start}, {name['SOURCE']}, {name['TAG']}, {name['COMM']}, flag)"
-    if f.has("has_blocks") and f.has("blocking"):
+    macro, request = ("RESIL_FAST_COLLECTIVE_START", ", " + name["REQUEST"]) if f.has("starts") else ("RESIL_FAST_COLLECTIVE", "")
+    if f.has("has_blocks"):
         sent, received, types, counts = ([p.name for p in f.parameters if p.kind == kind and (direction is None or p.direction == direction)]
                                          for kind, direction in (("BUFFER", "in"), ("BUFFER", "out"), ("DATATYPE", None), ("COUNT", None)))
-        fast = (f"RESIL_FAST_COLLECTIVE({start}, {sent[0]}, {received[0]}, both_counts({', '.join(counts)}), bits({types[0]}), "
-                f"{name.get('ROOT', '0')}, bits({types[1]}), {name['COMM']})")
+        fast = (f"{macro}({start}, {sent[0]}, {received[0]}, both_counts({', '.join(counts)}), bits({types[0]}), "
+                f"{name.get('ROOT', '0')}, bits({types[1]}), {name['COMM']}{request})")
         return f"if ({' && '.join(f'fits<int>({count})' for count in counts)}) {{\n  {fast}\n  }}" if f.large else fast
-    if f.call_class == "Collective" and f.has("blocking") and f.details[0] in FAST_COLLECTIVES:
+    if f.call_class == "Collective" and f.details[0] in FAST_COLLECTIVES:
         sent = next((p.name for p in f.parameters if p.kind == "BUFFER"), "nullptr")
         received = next((p.name for p in reversed(f.parameters) if p.kind == "BUFFER"), "nullptr")
         datatype, op = (f"bits({name[kind]})" if kind in name else "0" for kind in ("DATATYPE", "OP"))
-        return f"RESIL_FAST_COLLECTIVE({start}, {sent}, {received}, {name.get('COUNT', '0')}, {datatype}, {name.get('ROOT', '0')}, {op}, {name['COMM']})"
+        return f"{macro}({start}, {sent}, {received}, {name.get('COUNT', '0')}, {datatype}, {name.get('ROOT', '0')}, {op}, {name['COMM']}{request})"
     return ""
 
 
@@ -484,6 +485,9 @@ def main():
         elif f.has("local"):
             after = ", " + names if names else ""
             body = f"RESIL_LOCAL(CallId::k{f.name}, {signature}, {after});"
+            if f.has("often"):
+                wrappers.append(f"template <int layer> RESIL_APART {f.returns} general_{f.name}({declared}) {{\n  {body}\n}}\n")
+                body = f"RESIL_OFTEN(CallId::k{f.name}, {signature}, ({names}));\n  return general_{f.name}<layer>({names});"
         else:
             filled = fill(f)
             sends, receives = (str(any(s.startswith(f"e.{side}.buffer") for s in filled)).lower() for side in ("send", "receive"))

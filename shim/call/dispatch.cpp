@@ -91,10 +91,11 @@ int64_t counts_of(const Event& e) { return both_counts(e.send.count, e.receive.c
   site.comm = e.comm;
   site.peer = e.peer;
   site.tag = e.tag;
-  site.count = amount == Amount::kNone ? 0 : side.count;
-  site.type = amount == Amount::kNone ? 0 : side.type;
-  thread.type_sites.add(site.type, site_place(e.return_address));
-  if (amount == Amount::kBlocks) {
+  const bool has_type = kept && amount != Amount::kNone;
+  site.count = has_type ? side.count : 0;
+  site.type = has_type ? side.type : 0;
+  if (has_type) thread.type_sites.add(site.type, site_place(e.return_address));
+  if (kept && amount == Amount::kBlocks) {
     site.count = counts_of(e);
     site.receive_type = e.receive.type;
     thread.type_sites.add(site.receive_type, site_place(e.return_address));

@@ -24,10 +24,16 @@ constexpr bool is_wait(CallId id) {
          (info.completion == Completion::kOne || info.completion == Completion::kAll);
 }
 /// Those whose signature follows from counts, types, root, operator and communicator.
+constexpr bool has_plain_signature(const CallInfo& info) {
+  return info.call_class == CallClass::kCollective && (!has_bytes(info) || info.has(kCallHasData | kCallHasBlocks)) &&
+         !is_neighborhood(info.collective);
+}
 constexpr bool is_collective(CallId id) {
-  const CallInfo& info = call_info(id);
-  return info.call_class == CallClass::kCollective && info.initiation == Initiation::kBlocking &&
-         (!has_bytes(info) || info.has(kCallHasData | kCallHasBlocks)) && !is_neighborhood(info.collective);
+  return has_plain_signature(call_info(id)) && call_info(id).initiation == Initiation::kBlocking;
+}
+/// Likewise, with a request.
+constexpr bool starts_collective(CallId id) {
+  return has_plain_signature(call_info(id)) && call_info(id).initiation == Initiation::kNonblocking;
 }
 /// Those that a module may carry out in place of the library, also here: blocking reductions with one amount.
 constexpr bool is_own_reduction(CallId id) { return is_collective(id) && is_reduction(call_info(id).collective); }
@@ -43,9 +49,15 @@ constexpr bool is_poll(CallId id) {
   return info.has(kCallPoll) && ((info.call_class == CallClass::kCompletion && info.completion == Completion::kOne) ||
                                  info.call_class == CallClass::kProbe);
 }
-/// Kinds of calls that modules let go this way or not (Module::fast_kinds).
-constexpr uint8_t kCollectives = 1, kOthers = 2, kAllKinds = kCollectives | kOthers;
-constexpr uint8_t kind_of(CallId id) { return is_collective(id) ? kCollectives : kOthers; }
+/// Kinds of calls that modules let go this way or not (Module::fast_kinds), and that are tried once one of them is
+/// open: nonblocking reductions, which no module carries out that way, by themselves.
+constexpr uint8_t kCollectives = 1, kOthers = 2, kStartedReductions = 4,
+                  kAllKinds = kCollectives | kOthers | kStartedReductions;
+constexpr uint8_t kind_of(CallId id) {
+  return is_collective(id)                                                 ? kCollectives
+         : starts_collective(id) && is_reduction(call_info(id).collective) ? kStartedReductions
+                                                                           : kOthers;
+}
 /// 0: none of them.
 constexpr auto kMayBeFast = [] {
   struct {
@@ -53,7 +65,8 @@ constexpr auto kMayBeFast = [] {
   } made = {};
   for (unsigned number = 0; number < kCallCount; ++number) {
     const auto id = static_cast<CallId>(number);
-    if (is_message(id) || is_wait(id) || is_collective(id) || is_poll(id)) made.of[number] = kind_of(id);
+    if (is_message(id) || is_wait(id) || is_collective(id) || starts_collective(id) || is_poll(id))
+      made.of[number] = kind_of(id);
   }
   return made;
 }();

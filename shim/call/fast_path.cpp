@@ -71,7 +71,6 @@ const uint32_t* gate = &kOpen;
 uint8_t enabled;
 uint32_t statuses_wanted;
 ring::Pending* pending;
-ring::CollectiveHistory* histories;
 bool (*execute_instead)(Event& e);
 void (*checked)(Thread& thread);
 const uint32_t* check_waits;
@@ -84,7 +83,7 @@ void prepare(Event& e, SiteEntry& site) {
   const auto id = static_cast<unsigned>(e.id);
   // `generation`: a callback of an attribute may have freed a communicator meanwhile, and its call had this entry.
   if (site.id != id || !(kMayBeFast.of[id] & hooks().fast_kinds) || e.nested || !is_open_to(e.id) || !is_plain(e) ||
-      site.return_address != e.return_address)
+      site.return_address != e.return_address || site.offset == kNoPlace)
     return;
   if (e.attributes & kCallCollective) site.check = 0;
   if (!(e.attributes & kCallHasBlocks)) site.op = 0;
@@ -104,7 +103,7 @@ void prepare(Event& e, SiteEntry& site) {
 
 void prepare_exchange(Event& e, SiteEntry& site) {
   const auto id = static_cast<unsigned>(e.id);
-  if (!is_exchange(e.id) || e.nested || !is_open_to(e.id) || !is_plain_exchange(e)) return;
+  if (!is_exchange(e.id) || e.nested || site.offset == kNoPlace || !is_open_to(e.id) || !is_plain_exchange(e)) return;
   const bool replaces = class_of(e.id) == CallClass::kSendReceiveReplace;
   const DataArgument& received = replaces ? e.send : e.receive;
   ReceivingHalf half = {e.comm_handle,

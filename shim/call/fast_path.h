@@ -18,6 +18,7 @@
 
 #include "shim/abi/backend.h"
 #include "shim/call/fast_calls.h"
+#include "shim/call/fast_sites.h"
 #include "shim/call/flight.h"
 #include "shim/ring/collective_history.h"
 #include "shim/tables/tables.h"
@@ -33,8 +34,6 @@ extern uint8_t enabled;
 extern uint32_t statuses_wanted;
 /// Beside the entry of the same index in section "requests"; null: nobody wants it.
 extern ring::Pending* pending;
-/// By index of the communicator in section "comms", of those below kHistories.
-extern ring::CollectiveHistory* histories;
 
 /// A call that is under way. Not its call site: calls from inside MPI may take that place of the table meanwhile.
 struct Call {
@@ -76,73 +75,12 @@ void event_of(Event& e, Call call, CallId id, int result);
 void general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,
              int flag = 1);
 
-/// Of a nonblocking message: its request is pending. False: found no place.
-bool request_started(Call call, CallId id, uint64_t key);
+/// Of a nonblocking message or collective: its request is pending. False: found no place.
+bool message_pending(Call call, CallId id, uint64_t key);
+bool collective_pending(Call call, CallId id, uint64_t key);
 /// Of a call that has completed it, or these: handles that operations do not share.
 void request_completed(Call call, CallId id, uint64_t key);
 void requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count);
-
-/// The call site's entry if the last call from it was this function's and may go the fast path; else null.
-template <CallId id>
-[[gnu::always_inline]] inline SiteEntry* repeated(Thread* thread, uint64_t return_address, uint64_t frame) {
-  if (thread == nullptr || thread->depth != 0) [[unlikely]]
-    return nullptr;
-  SiteEntry* site = &thread->sites[site_place(return_address)];
-  asm("" : "+r"(site));  // one register, not an index worked out again at each use
-  if (site->id != (static_cast<uint16_t>(id) | kFast) || site->return_address != return_address ||
-      site->generation != call_generation.load(std::memory_order_relaxed))
-    return nullptr;
-  if (site->special) [[unlikely]] {
-    uint64_t caller = return_address;
-    if (site->offset != 0) {
-      if (site->offset == kNoPlace) return nullptr;
-      caller = *reinterpret_cast<const uint64_t*>(frame + site->offset);
-      if (caller - site->module_start >= site->module_bytes) return nullptr;
-    }
-    if (caller + site->shift != site->site) return nullptr;
-  }
-  return site;
-}
-
-/// The entry of an equal call from there: the last one, or one that another has followed; null: nothing that may go the
-/// fast path. `differs`: whether an entry is of a call with other arguments.
-template <CallId id, class Differs>
-[[gnu::always_inline]] inline SiteEntry* equal_call(Thread* thread, uint64_t return_address, uint64_t frame,
-                                                    uint64_t comm, uint64_t type, int64_t count, int peer,
-                                                    Differs differs) {
-  if (thread == nullptr || thread->depth != 0) [[unlikely]]
-    return nullptr;
-  SiteEntry* site = &thread->sites[site_place(return_address)];
-  asm("" : "+r"(site));  // one register, not an index worked out again at each use
-  if (site->return_address != return_address) [[unlikely]]
-    return nullptr;
-  const uint32_t generation = call_generation.load(std::memory_order_relaxed);
-  const auto holds = [&](const SiteEntry& one) {
-    return one.id == (static_cast<uint16_t>(id) | kFast) && one.generation == generation && !differs(one);
-  };
-  uint64_t program = return_address;
-  bool there = true;
-  if (site->special) [[unlikely]] {
-    if (site->kind == SiteClass::kInternal || site->offset == kNoPlace) return nullptr;
-    if (site->offset != 0) {
-      program = *reinterpret_cast<const uint64_t*>(frame + site->offset);
-      if (program - site->module_start >= site->module_bytes) return nullptr;
-    }
-    program += site->shift;
-    there = program == site->site;
-  }
-  if (there && holds(*site)) [[likely]]
-    return site;
-  const uint64_t bits = former_bits(program, comm, type, count, peer);
-  unsigned place = former_place(*thread, bits);
-  for (unsigned which = 0;;) {
-    SiteEntry* found = &thread->former[place];
-    asm("" : "+r"(found));
-    if (found->return_address == return_address && found->site == program && holds(*found)) return found;
-    if (++which == 2) return nullptr;
-    place = former_other(place, bits);
-  }
-}
 
 struct Stamp {
   uint64_t time;
@@ -228,9 +166,10 @@ template <CallId id>
 }
 
 /// Host memory, as far as the dormant module cares (dispatch.h, notice).
-[[gnu::always_inline]] inline bool is_host(const Thread& thread, const void* buffer) {
+template <class... Buffers>
+[[gnu::always_inline]] inline bool is_host(const Thread& thread, Buffers... buffers) {
   return thread.host_ranges.all() ||
-         reinterpret_cast<uintptr_t>(buffer) - thread.host_ranges.low < thread.host_ranges.bytes;
+         ((reinterpret_cast<uintptr_t>(buffers) - thread.host_ranges.low < thread.host_ranges.bytes) && ...);
 }
 
 // --- Messages -------------------------------------------------------------------------------------------------------
@@ -297,7 +236,7 @@ template <CallId id, bool threads = false>
       half->count != receive_count || half->peer != source || half->tag != receive_tag ||
       half->generation != site->generation) [[unlikely]]
     return false;
-  if (!is_host(*thread, sent) || !is_host(*thread, received)) [[unlikely]]
+  if (!is_host(*thread, sent, received)) [[unlikely]]
     return false;
   ring::Wait* wait = thread->wait;
   ring::Envelope *out = site->envelope, *in = half->envelope;
@@ -346,10 +285,11 @@ template <class Handle>
   else return static_cast<uint32_t>(handle);
 }
 
-/// `request`: where the call has stored the handle.
+/// Of a nonblocking message or collective. `request`: where the call has stored the handle.
 template <CallId id, class Handle>
-[[gnu::always_inline]] inline void message_started(Call call, int result, Handle* request) {
-  if (result != 0 || !request_started(call, id, key_of(*request))) [[unlikely]]
+[[gnu::always_inline]] inline void started(Call call, int result, Handle* request) {
+  constexpr auto* kPending = is_message(id) ? message_pending : collective_pending;
+  if (result != 0 || !kPending(call, id, key_of(*request))) [[unlikely]]
     return general(call, id, result, request, nullptr, 1, nullptr);
   leave<id>(call);
 }
@@ -427,14 +367,15 @@ template <CallId id, class Handle>
 
 // --- Collectives ----------------------------------------------------------------------------------------------------
 
-/// `count`, `type`, `op`: of a call with blocks both_counts(), what is sent, and the type of what is received.
+/// Blocking or nonblocking. `count`, `type`, `op`: of a call with blocks both_counts(), what is sent, and the type of
+/// what is received.
 template <CallId id, bool threads = false>
 [[gnu::always_inline]] inline bool collective(Call& call, uint64_t return_address, uint64_t frame, const void* sent,
                                               const void* received, int64_t count, uint64_t type, int root, uint64_t op,
                                               uint64_t comm) {
   Thread* thread = current_thread;
   constexpr CallInfo info = call_info(id);
-  constexpr bool kMoves = moves_data(info.collective);
+  constexpr bool kMoves = moves_data(info.collective), kStarts = info.has(kCallStarts);
   SiteEntry* site =
       equal_call<id>(thread, return_address, frame, comm, kMoves ? type : 0, kMoves ? count : 0,
                      has_root(info.collective) ? root : ring::kNoPeer, [&](const SiteEntry& one) {
@@ -443,9 +384,9 @@ template <CallId id, bool threads = false>
                               (kMoves && (one.count != count || one.type != type));
                      });
   if (site == nullptr) return false;
-  if (kMoves && (!is_host(*thread, sent) || !is_host(*thread, received))) [[unlikely]]
+  if (kMoves && !is_host(*thread, sent, received)) [[unlikely]]
     return false;
-  if (kMoves && !threads && checked != nullptr) [[unlikely]] {
+  if (kMoves && !threads && !kStarts && checked != nullptr) [[unlikely]] {
     if (__atomic_load_n(check_waits, __ATOMIC_RELAXED) != 0 &&
         thread->last_time >= __atomic_load_n(check_from, __ATOMIC_RELAXED))
       return false;
@@ -471,10 +412,10 @@ template <CallId id, bool threads = false>
   const uint64_t number = shown.ordered + 1;
   __atomic_store_n(&shown.ordered, number, __ATOMIC_RELAXED);
   wait->sequence = number;
-  ring::history_add_mixed(histories[site->comm->index], number, signature,
+  ring::history_add_mixed(*site->comm->history, number, signature,
                           {static_cast<uint32_t>(site->mixed >> 32), static_cast<uint32_t>(site->mixed)},
                           site->basic_type);
-  slot_publish(*wait, record_number);
+  if constexpr (!kStarts) slot_publish(*wait, record_number);
   return true;
 }
 
@@ -581,6 +522,30 @@ template <CallId id, class Handle>
   }
   __atomic_store_n(&thread.trace->current, 0, __ATOMIC_RELEASE);
   thread.depth = 0;
+}
+
+// --- Local queries --------------------------------------------------------------------------------------------------
+
+/// Counts one. False: nothing was done, and the usual way has to look.
+template <CallId id>
+[[gnu::always_inline]] inline bool counted(uint64_t return_address, uint64_t frame) {
+  Thread* thread = current_thread;
+  if (thread == nullptr || thread->depth != 0) [[unlikely]]
+    return false;
+  const SiteEntry* site = &thread->sites[site_place(return_address)];
+  asm("" : "+r"(site));  // one register, not an index worked out again at each use
+  if (site->return_address != return_address) [[unlikely]]
+    return false;
+  if (site->special) [[unlikely]] {
+    if (site->offset == kNoPlace) return false;
+    if (site->offset != 0) {
+      return_address = *reinterpret_cast<const uint64_t*>(frame + site->offset);
+      if (return_address - site->module_start >= site->module_bytes) return false;
+    }
+    return_address += site->shift;
+  }
+  flight::count_local(*thread, id, return_address);
+  return true;
 }
 
 }  // namespace resil::fast

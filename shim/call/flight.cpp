@@ -159,18 +159,23 @@ void settle_gap(Thread& thread, uint64_t gap) {
 
 void account(Thread& thread, ring::Record& record, Timing& timing, CallId id) {
   ring::CallCounter& counter = thread.trace->counters[static_cast<unsigned>(id)];
-  uint64_t now = ticks();
-  uint64_t spent = now - record.time;
-  record.duration = spent > 0 ? static_cast<float>(spent) : 1.0f;
+  const uint64_t now = ticks();
+  auto whole = static_cast<int64_t>(now - record.time);  // signed ones are converted by one instruction
+  if (whole < 1) whole = 1;
+  const auto spent = static_cast<double>(whole);
+  record.duration = static_cast<float>(spent);
   thread.last_time = now;
-  if (spent < short_ticks) {
-    counter.ticks += static_cast<double>(spent) * (1 + timing.untimed);
+  const unsigned untimed = timing.untimed;
+  double ticks_spent = counter.ticks + spent;
+  if (whole < static_cast<int64_t>(short_ticks)) {
+    ticks_spent += spent * untimed;
     timing.mean = static_cast<float>(spent);
     if (timing.watch == 0) timing.until_timed = kSkip;
     else --timing.watch;
-  } else {
-    counter.ticks += static_cast<double>(spent) + static_cast<double>(timing.mean) * timing.untimed;
+  } else if (untimed != 0) {
+    ticks_spent += static_cast<double>(timing.mean) * untimed;
   }
+  counter.ticks = ticks_spent;
   timing.untimed = 0;
 }
 
@@ -206,33 +211,7 @@ double measure_cost() {
   return cost;
 }
 
-void local(Thread& thread, CallId id, uint64_t site) {
-  ring::TraceBuffer& trace = *thread.trace;
-  const auto call = static_cast<uint16_t>(id);
-  ++trace.calls;
-  ++trace.counters[call].count;
-  ring::Record& last =
-      trace.records[(trace.head - 1) & trace.last_place];  // of a new trace buffer: zeros, no call's site
-  if (last.call == call && last.site == site && (last.flags & ring::kFolded)) {
-    ++last.repeat;
-    return;
-  }
-  ring::Record& record = append(trace);  // each field once: cleared as a whole before, it is stored twice
-  record.time = thread.last_time;
-  record.duration = 0;
-  record.call = call;
-  record.state = static_cast<uint8_t>(ring::RecordState::kDone);
-  record.flags = ring::kFolded | ring::kUntimed;
-  record.comm = 0;
-  record.peer = ring::kNoPeer;
-  record.tag = ring::kNoTag;
-  record.repeat = 1;
-  record.bytes = 0;
-  record.site = site;
-  record.sequence = trace.calls;
-  record.aux = 0;
-  publish(trace);
-}
+void local(Thread& thread, CallId id, uint64_t site) { count_local(thread, id, site); }
 
 uint32_t intern(const char* name) {
   SpinGuard guard(names_lock);

@@ -48,7 +48,7 @@ void account(Thread& thread, ring::Record& record, Timing& timing, CallId id);
 uint32_t intern(const char* name);
 /// A step inside the open call, of resil's own making: `name` as interned, `peer` a world rank.
 void hop(Thread& thread, uint32_t name, int32_t peer, uint64_t bytes);
-/// A local query: counted, folded, never timed.
+/// A local query: counted, folded, never timed. count_local() is inline.
 void local(Thread& thread, CallId id, uint64_t site);
 
 /// Reads the clock for this call, or not: see above. Polls are never timed on the way out and ask for themselves.
@@ -113,6 +113,35 @@ void local(Thread& thread, CallId id, uint64_t site);
   if (e.result != 0) [[unlikely]]
     record.flags |= ring::kFailed;
   __atomic_store_n(&record.state, static_cast<uint8_t>(ring::RecordState::kDone), __ATOMIC_RELEASE);
+}
+
+[[gnu::always_inline]] inline void count_local(Thread& thread, CallId id, uint64_t site) {
+  ring::TraceBuffer& trace = *thread.trace;
+  const auto call = static_cast<uint16_t>(id);
+  const uint64_t calls = trace.calls + 1, head = trace.head;
+  trace.calls = calls;
+  ++trace.counters[call].count;
+  ring::Record& last = trace.records[(head - 1) & trace.last_place];  // of a new trace buffer: zeros, no call's site
+  if (last.call == call && last.site == site && (last.flags & ring::kFolded)) {
+    ++last.repeat;
+    return;
+  }
+  ring::Record* place = place_for_next(trace, head);
+  asm("" : "+r"(place));  // one register, not an address worked out again at each store
+  place->time = thread.last_time;  // each field once: cleared as a whole before, it would be stored twice
+  place->duration = 0;
+  place->call = call;
+  place->state = static_cast<uint8_t>(ring::RecordState::kDone);
+  place->flags = ring::kFolded | ring::kUntimed;
+  place->comm = 0;
+  place->peer = ring::kNoPeer;
+  place->tag = ring::kNoTag;
+  place->repeat = 1;
+  place->bytes = 0;
+  place->site = site;
+  place->sequence = calls;
+  place->aux = 0;
+  __atomic_store_n(&trace.head, head + 1, __ATOMIC_RELEASE);  // readers trust records below it only
 }
 
 }  // namespace resil::flight

@@ -208,6 +208,7 @@ SiteEntry& site_resolve(Thread& thread, uint64_t return_address, uint64_t frame)
   fresh.kind = object.kind != SiteClass::kUnknown ? object.kind : SiteClass::kApplication;
   fresh.special = fresh.kind != SiteClass::kApplication || object.shift != 0;
   if (fresh.kind == SiteClass::kApplication) fresh.shift = object.shift;
+  if (fresh.kind == SiteClass::kInternal) fresh.offset = kNoPlace;
   if (fresh.kind == SiteClass::kBinding) {
     auto known = [&] {
       const Step* step = step_of(return_address, false);

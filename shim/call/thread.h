@@ -73,8 +73,12 @@ struct alignas(64) SiteEntry {
     uint32_t basic_type;
   };
   uint32_t module_bytes;  ///< from module_start on; at most 4 GiB - 1
-  uint32_t offset;  ///< bindings: bytes above the frame at which the caller's return address lies; kNoPlace
-  alignas(64) ring::Record record;  ///< what an equal call writes
+  uint32_t offset;  ///< bindings: bytes above the frame at which the caller's return address lies; kNoPlace;
+                    ///< likewise of the library's own calls
+  alignas(64) ring::Record record;  ///< what an equal call writes, but for its time and its number
+
+  /// The entry that the fast path took after this one, in bytes from Thread::sites: in the record's room for a number.
+  uint64_t& follower() { return record.sequence; }
 };
 static_assert(sizeof(SiteEntry) == 192);
 
@@ -83,12 +87,19 @@ inline bool has_two_types(const SiteEntry& site) {
   return id < kCallCount && call_info(static_cast<CallId>(id)).has(kCallHasBlocks | kCallBothWays);
 }
 
-/// Which call sites may remember a datatype: a bit for each eight of `sites`, then of `former`.
+/// Which call sites may remember a datatype: a bit for each eight of `sites`, then of `former`, under two numbers that
+/// follow from the handle: those that have both by accident are few.
 struct TypeSites {
-  static constexpr unsigned kBuckets = 64, kTogether = 8;
-  uint64_t groups[kBuckets];
-  static unsigned bucket(uint64_t type) { return (type >> 4 ^ type >> 10 ^ type) % kBuckets; }
-  void add(uint64_t type, unsigned entry) { groups[bucket(type)] |= uint64_t{1} << entry / kTogether; }
+  static constexpr unsigned kBuckets = 32, kTogether = 8;
+  uint64_t first[kBuckets], second[kBuckets];
+  static uint64_t mixed(uint64_t type) { return type * 0x9e3779b97f4a7c15; }
+  static unsigned first_of(uint64_t type) { return mixed(type) >> 59; }
+  static unsigned second_of(uint64_t type) { return mixed(type) >> 54 & (kBuckets - 1); }
+  void add(uint64_t type, unsigned entry) {
+    const uint64_t bit = uint64_t{1} << entry / kTogether;
+    first[first_of(type)] |= bit;
+    second[second_of(type)] |= bit;
+  }
 };
 
 /// When the calls of one function are timed, in one thread (flight.h).
@@ -135,6 +146,7 @@ struct Thread {
   HostRangeCache host_ranges;
   ring::Wait* wait;  ///< state slot of its open call; null: nobody wants to know (fast_path.h)
   uint32_t objects_unloaded;  ///< when `sites` was last emptied (objects.h)
+  uint32_t last_entry;  ///< that the fast path took, in bytes from `sites`
   uint64_t outer_frame;  ///< frame of the innermost open call, to notice calls that were left by an exception
   ring::TraceBuffer* trace;  ///< where this thread writes; never null
   uint32_t trace_index;  ///< in the ring file; runtime.trace_count and above: a private trace buffer

@@ -57,7 +57,7 @@ template <bool sends, bool receives>
                                                         reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer,     \
                                                         count, bits(type), rank, tag, bits(comm))) [[likely]] {        \
     const int result = real<signature>(layer, call_id) arguments;                                                      \
-    fast::message_started<call_id>(call, result, request);                                                             \
+    fast::started<call_id>(call, result, request);                                                                     \
     return result;                                                                                                     \
   }
 #define RESIL_FAST_EXCHANGE(call_id, signature, arguments, sent, count, type, rank, tag, received, receive_count, \
@@ -124,6 +124,16 @@ inline Signature* fast_real(int layer) {
                                           type, root, op, bits(comm))) [[likely]] {                                 \
     const int result = fast_real<signature, call_id>(layer) arguments;                                              \
     fast::collective_done<call_id, kThreads>(call, result);                                                         \
+    return result;                                                                                                  \
+  }
+#define RESIL_FAST_COLLECTIVE_START(call_id, signature, arguments, sent, received, count, type, root, op, comm,     \
+                                    request)                                                                        \
+  if (fast::Call call; !lies_in_place<call_id>(sent, received) &&                                                   \
+                       fast::collective<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),     \
+                                                 reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, received, \
+                                                 count, type, root, op, bits(comm))) [[likely]] {                   \
+    const int result = real<signature>(layer, call_id) arguments;                                                   \
+    fast::started<call_id>(call, result, request);                                                                  \
     return result;                                                                                                  \
   }
 
@@ -300,6 +310,12 @@ struct LocalCall<layer, id, R(A...)> {
 #define RESIL_LOCAL(call_id, signature, ...)                                                                 \
   return LocalCall<layer, call_id, signature>::call(reinterpret_cast<uint64_t>(__builtin_return_address(0)), \
                                                     reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()) __VA_ARGS__)
+
+// Of a query that programs make again and again: without a call, so that its arguments stay where they are.
+#define RESIL_OFTEN(call_id, signature, arguments)                                          \
+  if (fast::counted<call_id>(reinterpret_cast<uint64_t>(__builtin_return_address(0)),       \
+                             reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()))) [[likely]] \
+  return real<signature>(layer, call_id) arguments
 
 // --- Names that the library lacks ------------------------------------------------------------------------------
 

@@ -16,7 +16,9 @@ constexpr uint32_t kHistories =
     128;  ///< communicators whose collectives are compared: indices below in section "comms"
 constexpr uint32_t kRecent = 16;  ///< signatures kept for each
 constexpr uint32_t kEarly = 32;
-constexpr uint32_t kLevels = 16;  ///< of check points: level k holds multiples of 2^k
+/// Check points: level k holds multiples of 2^k. The calls between two of the lowest level are found by `recent`.
+constexpr uint32_t kLowestLevel = 3, kLevels = 16;
+static_assert(2u << kLowestLevel <= kRecent);
 
 struct CheckPoint {
   uint64_t sequence;  ///< 0: none yet
@@ -36,7 +38,7 @@ struct CollectiveHistory {
                    ///< collective_history.h
   uint64_t recent[kRecent];  ///< signature of collective n at n % kRecent
   uint32_t types[kRecent];  ///< type signature of its data where all ranks must have the same; 0: goes with any
-  CheckPoint points[kLevels][2];  ///< the last two multiples of 2^level: n at [level][(n >> level) & 1]
+  CheckPoint points[kLevels - kLowestLevel][2];  ///< the last two multiples of 2^level: n at (n >> level) & 1
   uint64_t early[kEarly];  ///< hash of the signatures 1..2^k: never overwritten, so that what happened before
                            ///< anybody looked is known to a factor of two
 };
@@ -59,6 +61,11 @@ constexpr uint32_t kBaseWhat = 0x8664f205, kBaseBytes = 0x9e3779ed;  // 5 modulo
 constexpr uint64_t kWhatMask = (uint64_t{1} << 36) - 1;
 
 }  // namespace history_detail
+
+/// What of a signature (detectors/hang/slots/signature.h) is kept beside a nonblocking call's request: the bytes and
+/// the operator.
+constexpr uint32_t bytes_in(uint64_t signature) { return static_cast<uint32_t>(signature >> 36); }
+constexpr uint8_t operator_in(uint64_t signature) { return signature >> 10 & 0x3f; }
 
 /// What a call adds to either half: follows from its signature alone.
 struct MixedSignature {
@@ -101,6 +108,12 @@ enum HistoryMark : uint32_t {
 constexpr uint32_t kHistoryMarks = kHistoryFailed | kHistoryGap | kHistoryOneSided | kHistoryLate;
 constexpr uint32_t kHistoryMembers = (1u << 24) - 1;  ///< of both groups of an intercommunicator; saturates
 
+/// Of call `sequence`, a multiple of 2^level.
+template <class History>
+constexpr auto& point_of(History& history, uint32_t level, uint64_t sequence) {
+  return history.points[level - kLowestLevel][(sequence >> level) & 1];
+}
+
 /// Begins anew, for a communicator whose collective number 1 is about to be added. One writer: see history_add.
 inline void history_begin(CollectiveHistory& history, uint64_t comm, uint32_t members, uint32_t marks) {
   __atomic_store_n(&history.comm, 0, __ATOMIC_RELEASE);
@@ -129,14 +142,16 @@ inline void history_mark(CollectiveHistory& history, uint32_t mark) {
   const uint64_t rolling = roll_mixed(history.rolling, mixed);
   __atomic_store_n(&history.recent[sequence % kRecent], signature, __ATOMIC_RELEASE);
   __atomic_store_n(&history.types[sequence % kRecent], type, __ATOMIC_RELEASE);
-  const auto zeros = static_cast<uint32_t>(__builtin_ctzll(sequence));
-  const uint32_t top = zeros < kLevels ? zeros : kLevels - 1;
-  for (uint32_t level = 0; level <= top; ++level) {
-    CheckPoint& point = history.points[level][(sequence >> level) & 1];
-    __atomic_store_n(&point.sequence, sequence, __ATOMIC_RELEASE);
-    __atomic_store_n(&point.rolling, rolling, __ATOMIC_RELEASE);
+  constexpr uint64_t kOften = uint64_t{1} << kLowestLevel;
+  if (sequence % kOften == 0 || sequence < kOften) [[unlikely]] {
+    const auto zeros = static_cast<uint32_t>(__builtin_ctzll(sequence));
+    for (uint32_t level = kLowestLevel; level < kLevels && level <= zeros; ++level) {
+      CheckPoint& point = point_of(history, level, sequence);
+      __atomic_store_n(&point.sequence, sequence, __ATOMIC_RELEASE);
+      __atomic_store_n(&point.rolling, rolling, __ATOMIC_RELEASE);
+    }
+    if (sequence >> zeros == 1 && zeros < kEarly) __atomic_store_n(&history.early[zeros], rolling, __ATOMIC_RELEASE);
   }
-  if (sequence >> zeros == 1 && zeros < kEarly) __atomic_store_n(&history.early[zeros], rolling, __ATOMIC_RELEASE);
   __atomic_store_n(&history.rolling, rolling, __ATOMIC_RELEASE);
   __atomic_store_n(&history.sequence, sequence, __ATOMIC_RELEASE);
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "shim/model/calls.h"
+#include "shim/ring/collective_history.h"
 #include "shim/ring/ring_format.h"
 
 namespace resil::ring {
@@ -95,5 +96,19 @@ struct Pending {
   ///< rank << 32 | ordinal
 };
 static_assert(sizeof(Pending) == 24);
+
+/// What a call's slot holds of the usual nonblocking message, or of a collective with a request (`made`: Pending's
+/// receive_tag), but for peer and `both`.
+inline void keep_message(Pending& pending, const Wait& wait, const CallInfo& info) {
+  pending.ordinal = info.call_class == CallClass::kReceive ? wait.receive_ordinal : wait.send_ordinal;
+  pending.mode = static_cast<uint8_t>(info.mode);
+}
+inline void keep_collective(Pending& pending, const Wait& wait, uint64_t sequence, int32_t made = 0) {
+  pending.ordinal = bytes_in(wait.signature);
+  pending.mode = operator_in(wait.signature);
+  pending.flags = wait.flags;
+  pending.receive_tag = made;
+  pending.sequence = sequence;
+}
 
 }  // namespace resil::ring

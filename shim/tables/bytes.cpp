@@ -3,6 +3,8 @@
 // How many bytes a call names, from its arguments. Only arguments that the standard calls significant on this rank
 // are looked at: the others may be uninitialised, and asking MPI for the size of a garbage datatype is fatal.
 
+#include <initializer_list>
+
 #include "shim/abi/backend.h"
 #include "shim/tables/tables.h"
 
@@ -76,24 +78,27 @@ void forget_type(Thread* thread, uint64_t type) {
     return;
   }
   thread->freed_type = type;
-  const unsigned bucket = TypeSites::bucket(type);
-  uint64_t& groups = thread->type_sites.groups[bucket];
+  const unsigned first_number = TypeSites::first_of(type), second_number = TypeSites::second_of(type);
+  uint64_t &by_first = thread->type_sites.first[first_number], &by_second = thread->type_sites.second[second_number];
   static_assert(kSiteCache % TypeSites::kTogether == 0 && kFormerSites % TypeSites::kTogether == 0);
-  for (uint64_t left = groups; left != 0; left &= left - 1) {
+  for (uint64_t left = by_first & by_second; left != 0; left &= left - 1) {
     const auto group = static_cast<unsigned>(__builtin_ctzll(left)), first = group * TypeSites::kTogether;
     SiteEntry* sites = first < kSiteCache ? &thread->sites[first] : &thread->former[first - kSiteCache];
-    bool found = false, others = false;
+    bool found = false, has_first = false, has_second = false;
     for (unsigned i = 0; i < TypeSites::kTogether; ++i) {
       // Of calls with one type the second is none: what is closed or kept for it in vain does no harm.
       if (sites[i].type != type && sites[i].receive_type != type) continue;
       sites[i].id = kNoCall;
       found = true;
     }
-    if (found) continue;  // whether the others are of this bucket is seen when one of it is freed in vain
+    if (found) continue;  // whether the others have its numbers is seen when one that has them is freed in vain
     for (unsigned i = 0; i < TypeSites::kTogether; ++i)
-      others =
-          others || TypeSites::bucket(sites[i].type) == bucket || TypeSites::bucket(sites[i].receive_type) == bucket;
-    if (!others) groups &= ~(uint64_t{1} << group);
+      for (const uint64_t other : {sites[i].type, sites[i].receive_type}) {
+        has_first = has_first || TypeSites::first_of(other) == first_number;
+        has_second = has_second || TypeSites::second_of(other) == second_number;
+      }
+    if (!has_first) by_first &= ~(uint64_t{1} << group);
+    if (!has_second) by_second &= ~(uint64_t{1} << group);
   }
 }
 

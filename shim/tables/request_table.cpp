@@ -353,9 +353,10 @@ void request_started(Event& e) {
 
 static uint32_t claim_elsewhere(uint64_t key) { return claim(key); }
 
-bool fast::request_started(Call call, CallId id, uint64_t key) {
+template <bool collective>
+[[gnu::always_inline]] static inline bool is_pending(fast::Call call, CallId id, uint64_t key) {
   if (request_is_shared(key)) return true;
-  if (!is_there(call)) [[unlikely]] {
+  if (!fast::is_there(call)) [[unlikely]] {
     __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
     return true;
   }
@@ -384,15 +385,17 @@ bool fast::request_started(Call call, CallId id, uint64_t key) {
   store(entry.cleanup, uint64_t{0});
   if (const ring::Wait* wait = call.thread->wait; wait != nullptr) [[likely]] {
     ring::Pending& pending = fast::pending[index];
-    const bool receives = class_of(id) == CallClass::kReceive;
     pending.peer = wait->peer;
-    pending.ordinal = receives ? wait->receive_ordinal : wait->send_ordinal;
-    pending.mode = static_cast<uint8_t>(call_info(id).mode);
     pending.both = 0;
+    if constexpr (collective) ring::keep_collective(pending, *wait, wait->sequence);
+    else ring::keep_message(pending, *wait, call_info(id));
   }
   __atomic_store_n(&entry.key, key, __ATOMIC_RELEASE);
   return true;
 }
+
+bool fast::message_pending(Call call, CallId id, uint64_t key) { return is_pending<false>(call, id, key); }
+bool fast::collective_pending(Call call, CallId id, uint64_t key) { return is_pending<true>(call, id, key); }
 
 RequestClass request_class(const Thread& thread, uint64_t key) {
   if (request_is_shared(key)) return RequestClass::kNothing;

@@ -23,6 +23,7 @@ struct CommInfo {
   ring::Comm* ring;
   uint32_t index;  ///< in section "comms"
   int32_t size, rank, remote_size;
+  ring::CollectiveHistory* history;  ///< of calls that go the fast path: who lets one go it sets this
   bool world_ranks_are_ranks;  ///< the group is MPI_COMM_WORLD's in its order
   int32_t degree_in, degree_out;  ///< of a topology; -1: not asked yet, -2: none
   std::atomic<uint64_t> children;  ///< creating calls on it so far, part of the children's ids

@@ -180,13 +180,17 @@ static void testall_loop(int waits) {
     (void)waits;                \
     OK(call);                   \
   }
-#define NONBLOCKING(name, call)                \
-  static void name(int waits) {                \
-    (void)waits;                               \
-    MPI_Request request;                       \
-    OK(call);                                  \
-    OK(MPI_Wait(&request, MPI_STATUS_IGNORE)); \
-  }
+// Several times from one place, so that the call that hangs goes the library's fast path.
+#define NONBLOCKING(name, call)                                   \
+  static void __attribute__((noinline)) name##_times(int times) { \
+    for (; times > 0; --times) {                                  \
+      MPI_Request request;                                        \
+      OK(call);                                                   \
+      OK(MPI_Wait(&request, MPI_STATUS_IGNORE));                  \
+    }                                                             \
+  }                                                               \
+  static void name##_before(void) { name##_times(3); }            \
+  static void name(int waits) { name##_times(waits ? 4 : 1); }
 COLLECTIVE(barrier, MPI_Barrier(MPI_COMM_WORLD))
 COLLECTIVE(bcast, MPI_Bcast(small, 4, MPI_INT, 1, MPI_COMM_WORLD))
 COLLECTIVE(reduce, MPI_Reduce(small, other, 4, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD))
@@ -257,9 +261,9 @@ static const struct {
                {"alltoall", alltoall, NULL},
                {"scan", scan, NULL},
                {"reduce_scatter_block", reduce_scatter_block, NULL},
-               {"ibarrier", ibarrier, NULL},
-               {"iallreduce", iallreduce, NULL},
-               {"ibcast", ibcast, NULL},
+               {"ibarrier", ibarrier, ibarrier_before},
+               {"iallreduce", iallreduce, iallreduce_before},
+               {"ibcast", ibcast, ibcast_before},
                {"comm_dup", comm_dup, NULL},
                {"comm_split", comm_split, NULL},
                {"win_create", win_create, NULL},

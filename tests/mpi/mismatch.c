@@ -33,6 +33,12 @@ static int is_stopped(int pid) {
 
 enum { kMost = 16 };
 
+static void reduce_by_request(MPI_Op op, MPI_Comm comm) {
+  MPI_Request request;
+  MPI_Iallreduce(in, out, 1, MPI_DOUBLE, op, comm, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 /// `mine` elements of this rank's, `odd_ones` expected of rank 1, one of every other.
 static void gather_all(int mine, int odd_ones, MPI_Datatype type, MPI_Comm comm) {
   int counts[kMost], starts[kMost];
@@ -102,7 +108,8 @@ static void messages_of_any_type(MPI_Comm comm) {
 
 int main(int argc, char** argv) {
   const char* kind = argc > 1 ? argv[1] : "none";
-  const int before = argc > 2 ? atoi(argv[2]) : 5;
+  const int started = strcmp(kind, "started") == 0;
+  const int before = argc > 2 ? atoi(argv[2]) : started ? 0 : 5;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -145,6 +152,10 @@ int main(int argc, char** argv) {
     } else {
       MPI_Barrier(other);
     }
+  } else if (started) {
+    // The wrong call repeats a right one from its call site.
+    for (int i = 0; i < 6; ++i) reduce_by_request(i < 3 ? MPI_SUM : MPI_MAX, other);
+    reduce_by_request(odd ? MPI_MAX : MPI_SUM, other);
   } else if (strcmp(kind, "vector_types") == 0) {
     gather_all(1, 1, odd ? MPI_FLOAT : MPI_INT, other);
   } else if (strcmp(kind, "vector_amounts") == 0) {

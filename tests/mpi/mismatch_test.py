@@ -26,6 +26,7 @@ PROVED = {
     "operation": ("another operation: MPI_Allgather, 8 bytes", "MPI_Allreduce, MPI_SUM, 8 bytes"),
     "root": ("another root: MPI_Bcast, root 1, 8 bytes", "MPI_Bcast, root 0, 8 bytes"),
     "nonblocking": ("another operation: MPI_Ibarrier", "MPI_Barrier"),
+    "started": ("another operator: MPI_Iallreduce, MPI_MAX, 8 bytes", "MPI_Iallreduce, MPI_SUM, 8 bytes"),
     "order": ("another operation: MPI_Comm_split", "MPI_Comm_dup"),
     "passed": ("another operation: MPI_Gather, root 0, 8 bytes", "MPI_Bcast, root 0, 8 bytes"),
     "behind": ("another operation: MPI_Allreduce, MPI_SUM, 8 bytes", "MPI_Bcast, root 0, 8 bytes"),
@@ -155,7 +156,7 @@ def main(build, mpi):
         checks += [("over nodes: MPI fails", lambda: ended("truncate", differ, {"RESIL_NODE_RANKS": "1"})),
                    ("over nodes: operator", lambda: proved("operator", True)), ("over nodes: order", lambda: proved("order", True))]
     else:
-        checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in ("operator", "operation", "order", "behind", "passed")]
+        checks += [(f"proved: {kind}", lambda kind=kind: proved(kind)) for kind in ("operator", "operation", "started", "order", "behind", "passed")]
         checks += [(f"suspected: {kind}", lambda kind=kind: suspected(kind)) for kind in ("unreceived", "vector_types", "message_types")]
     return run_checks(checks)
 

@@ -84,7 +84,7 @@ struct Program {
     if (fast::Call call; fast && straight(call)) {
       ++by_fast_path;
       nested();
-      if constexpr (kStarts) fast::message_started<id>(call, result, &handle);
+      if constexpr (kStarts) fast::started<id>(call, result, &handle);
       else fast::message_done<id>(call, result);
       return;
     }
@@ -156,19 +156,30 @@ struct Program {
     leave(e);
   }
 
+  /// `handle`: of a nonblocking one.
   template <CallId id>
-  void collective(uint64_t site, int root, int64_t count, uint64_t type, uint64_t op, uint64_t comm, int result) {
+  void leave_collective(fast::Call call, int result, void* handle) {
+    ++by_fast_path;
+    nested();
+    if constexpr (fast::starts_collective(id)) fast::started<id>(call, result, &handle);
+    else fast::message_done<id>(call, result);
+  }
+
+  /// `key`: of nonblocking ones.
+  template <CallId id>
+  void collective(uint64_t site, int root, int64_t count, uint64_t type, uint64_t op, uint64_t comm, int result,
+                  uint64_t key = 0) {
+    void* handle = reinterpret_cast<void*>(key);
     if (fast::Call call;
-        fast && fast::collective<id>(call, site, kFrame, nullptr, nullptr, count, type, root, op, comm)) {
-      ++by_fast_path;
-      nested();
-      fast::message_done<id>(call, result);
-      return;
-    }
+        fast && fast::collective<id>(call, site, kFrame, nullptr, nullptr, count, type, root, op, comm))
+      return leave_collective<id>(call, result, handle);
     Event e = make(id, has_root(call_info(id).collective) ? root : ring::kNoPeer, ring::kNoTag, count, comm);
     e.return_address = site;
     e.send.type = e.receive.type = type;
     e.op = op;
+    e.requests = &handle;
+    e.request_count = 1;
+    e.cookies = nullptr;
     REQUIRE(call(e, result));
   }
 
@@ -180,22 +191,23 @@ struct Program {
 
   /// One amount on each side. `in_place`, and counts beyond int: the wrappers send such calls the general way.
   template <CallId id>
-  void blocks(uint64_t site, int root, Amount sent, Amount received, uint64_t comm, bool in_place, int result) {
+  void blocks(uint64_t site, int root, Amount sent, Amount received, uint64_t comm, bool in_place, int result,
+              uint64_t key = 0) {
+    void* handle = reinterpret_cast<void*>(key);
     if (fast::Call call;
         fast && !in_place && fits(sent.count) && fits(received.count) &&
         fast::collective<id>(call, site, kFrame, nullptr, nullptr, both_counts(sent.count, received.count), sent.type,
-                             root, received.type, comm)) {
-      ++by_fast_path;
-      nested();
-      fast::message_done<id>(call, result);
-      return;
-    }
+                             root, received.type, comm))
+      return leave_collective<id>(call, result, handle);
     Event e = make(id, has_root(call_info(id).collective) ? root : ring::kNoPeer, ring::kNoTag, sent.count, comm);
     e.return_address = site;
     e.send.type = sent.type;
     e.receive.count = received.count;
     e.receive.type = received.type;
     if (in_place) (id == CallId::kMPI_Scatter ? e.receive : e.send).buffer = fake::in_place();
+    e.requests = &handle;
+    e.request_count = 1;
+    e.cookies = nullptr;
     REQUIRE(call(e, result));
   }
 
@@ -327,7 +339,22 @@ struct Program {
           else exchange<CallId::kMPI_Sendrecv_replace>(site, sent, received, comm, result);
           break;
         }
-        case 7: collective<CallId::kMPI_Barrier>(site, 0, 0, 0, 0, comm, 0); break;
+        case 7:
+          if (below(3) != 0) {
+            collective<CallId::kMPI_Barrier>(site, 0, 0, 0, 0, comm, 0);
+            break;
+          }
+          if (taken) break;
+          switch (below(5)) {
+            case 0: collective<CallId::kMPI_Ibarrier>(site + 8, 0, 0, 0, 0, comm, result, key); break;
+            case 1: collective<CallId::kMPI_Ibcast>(site + 8, peer, count, type, 0, comm, result, key); break;
+            case 2:
+              blocks<CallId::kMPI_Ialltoall>(site + 8, 0, {count, type}, {count, type}, comm, false, result, key);
+              break;
+            default: collective<CallId::kMPI_Iallreduce>(site + 40, 0, count, type, 3 + variant, comm, result, key);
+          }
+          if (result == 0) open.push_back(reinterpret_cast<void*>(key));
+          break;
         default:
           if (below(2) == 0) collective<CallId::kMPI_Allreduce>(site, 0, count, type, 3 + variant, comm, 0);
           else collective<CallId::kMPI_Bcast>(site + 32, peer, count, type, 0, comm, 0);
@@ -368,6 +395,8 @@ struct Program {
         add(i, entry.key, entry.site, entry.bytes, entry.comm, entry.peer, entry.tag, entry.call, int{entry.kind},
             entry.flags & ~ring::kPostedLater, entry.trace, pending.peer, pending.ordinal, int{pending.mode},
             int{pending.both});
+      if (entry.key != 0 && entry.kind == static_cast<uint8_t>(ring::RequestKind::kCollective))
+        add(int{pending.flags}, pending.receive_tag, pending.sequence);
     }
     for (uint32_t i = 0; i < runtime.comm_count; ++i)
       if (const ring::Comm& comm = runtime.comms[i]; comm.id != 0)

@@ -267,7 +267,7 @@ TEST_CASE("fast path: a site that threads reach one after the other, while anoth
           if (fast::Call call; fast::message<CallId::kMPI_Irecv>(call, kSite, kFrame, nullptr, 4, fake::kDouble, 1, 7,
                                                                  fake::kCommWorld)) {
             ++by_fast_path;
-            return fast::message_started<CallId::kMPI_Irecv>(call, 0, &handle);
+            return fast::started<CallId::kMPI_Irecv>(call, 0, &handle);
           }
           Event e = program.slots.make(CallId::kMPI_Irecv, 1, 7, 4);
           e.thread = own.get();

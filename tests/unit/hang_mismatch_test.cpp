@@ -376,11 +376,12 @@ TEST_CASE("a resting history is read back to the last sixteen calls, and all che
     }
     for (uint64_t n = calls > 15 ? calls - 15 : 1; n <= calls; ++n)
       CHECK(std::find(seen.begin(), seen.end(), n) != seen.end());
-    for (uint32_t level = 0; level < kLevels && (uint64_t{1} << level) <= calls; ++level)
+    for (uint32_t level = kLowestLevel; level < kLevels && (uint64_t{1} << level) <= calls; ++level)
       CHECK(std::find(seen.begin(), seen.end(), calls >> level << level) != seen.end());
     // A memory fault in it is noticed, not compared.
-    history->points[0][calls & 1].rolling ^= 4;
-    CHECK(read_history(*history, &out) == (calls > 1 ? ReadResult::kBroken : ReadResult::kBroken));
+    if (calls >> kLowestLevel != 0) ring::point_of(*history, kLowestLevel, calls).rolling ^= 4;
+    else history->early[0] ^= 4;
+    CHECK(read_history(*history, &out) == ReadResult::kBroken);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "check.h"
 #include "fake_backend.h"
 #include "shim/call/registry.h"
+#include "shim/tables/request_serial.h"
 
 namespace requests {
 
@@ -21,12 +22,19 @@ using Keys = std::vector<uint64_t>;
 
 constexpr int kUndefined = -32766;
 
+/// Serial numbers tell calls apart that are some 25 ns apart, as those of two threads are that hand a handle over.
+inline void wait_for_another_serial() {
+  const uint32_t now = resil::request_serial(resil::ticks());
+  while (resil::request_serial(resil::ticks()) == now) {}
+}
+
 /// Requests as the program holds them; completing one makes it null, as MPI does.
 struct Program {
   resil::Thread& thread;
 
   /// A call that creates a request with this handle.
   Event start(CallId id, uint64_t handle) {
+    wait_for_another_serial();
     Event e = fake::make_event(thread, id);
     uint64_t array[1] = {handle};
     ring::Record record = {};
@@ -47,6 +55,7 @@ struct Program {
   /// A completing call over `handles`: `carry_out` plays MPI between the two halves.
   template <class CarryOut>
   void complete(CallId id, Keys& handles, CarryOut carry_out, uint64_t frame = 0x7000) {
+    wait_for_another_serial();
     Event e = fake::make_event(thread, id, 0x1000, frame);
     e.requests = handles.data();
     e.request_count = static_cast<int64_t>(handles.size());

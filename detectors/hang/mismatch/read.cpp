@@ -13,7 +13,7 @@ uint64_t load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQ
 struct Copy {
   uint64_t recent[kRecent];
   uint32_t types[kRecent];
-  CheckPoint points[kLevels][2];
+  CheckPoint points[kLevels - kLowestLevel][2];
   uint64_t early[kEarly];
 };
 
@@ -33,12 +33,12 @@ bool valid_points(const Copy& copy, uint64_t first_seen, uint64_t busy, PathPoin
   *count = 0;
   for (uint32_t level = 0; level < kEarly && (uint64_t{1} << level) <= first_seen; ++level)
     if (!insert(out, count, uint64_t{1} << level, copy.early[level])) return false;
-  for (uint32_t level = kLevels; level-- > 0;) {
+  for (uint32_t level = kLevels; level-- > kLowestLevel;) {
     const uint64_t step = uint64_t{1} << level, newest = first_seen & ~(step - 1);
     for (uint64_t back = 1; back <= 2; ++back) {
       const uint64_t n = newest - (2 - back) * step;  // wraps below 0: greater than newest
       if (n == 0 || n > newest || n + 2 * step <= busy) continue;
-      const CheckPoint& point = copy.points[level][(n >> level) & 1];
+      const CheckPoint& point = ring::point_of(copy, level, n);
       if (point.sequence != n || !insert(out, count, n, point.rolling)) return false;
     }
   }
@@ -57,7 +57,7 @@ ReadResult read_history(const CollectiveHistory& history, HistoryRead* out) {
   Copy copy;
   for (uint32_t i = 0; i < kRecent; ++i) copy.recent[i] = load(history.recent[i]);
   for (uint32_t i = 0; i < kRecent; ++i) copy.types[i] = __atomic_load_n(&history.types[i], __ATOMIC_ACQUIRE);
-  for (uint32_t level = 0; level < kLevels; ++level)
+  for (uint32_t level = 0; level < kLevels - kLowestLevel; ++level)
     for (uint32_t side = 0; side < 2; ++side) {
       copy.points[level][side].sequence = load(history.points[level][side].sequence);
       copy.points[level][side].rolling = load(history.points[level][side].rolling);

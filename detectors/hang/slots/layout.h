@@ -42,6 +42,7 @@ using ring::kHistoryMarks;
 using ring::kHistoryMembers;
 using ring::kHistoryOneSided;
 using ring::kLevels;
+using ring::kLowestLevel;
 using ring::kNoType;
 using ring::kProbes;
 using ring::kRecent;

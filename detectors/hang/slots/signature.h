@@ -12,6 +12,7 @@
 
 #include "shim/abi/backend_types.h"
 #include "shim/base/hash.h"
+#include "shim/ring/collective_history.h"
 
 namespace resil::hang {
 
@@ -40,8 +41,8 @@ constexpr uint64_t signature_pack(const Signature& from) {
 }
 
 constexpr Signature signature_unpack(uint64_t word) {
-  return {static_cast<uint16_t>(word & 0x3ff), static_cast<OpKind>(word >> 10 & 0x3f),
-          static_cast<uint32_t>(word >> 16 & 0xfffff), word >> 36};
+  return {static_cast<uint16_t>(word & 0x3ff), static_cast<OpKind>(ring::operator_in(word)),
+          static_cast<uint32_t>(word >> 16 & 0xfffff), ring::bytes_in(word)};
 }
 
 }  // namespace resil::hang

@@ -519,7 +519,6 @@ bool writer_start() {
       list_threads(0, threads_before, sizeof(threads_before) / sizeof(threads_before[0]), scratch, sizeof(scratch));
   writer.section = section;
   fast::pending = writer.pending;
-  fast::histories = section->histories;
   device_work = section->device;
   __atomic_store_n(&helper_thread_told, &own_thread, __ATOMIC_RELEASE);
   for (unsigned id = 0; id < kCallCount; ++id) {

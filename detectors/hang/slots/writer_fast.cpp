@@ -36,7 +36,10 @@ bool fast_receive(Event& e, ReceivingHalf& half) {
 /// What it must agree on follows from its arguments alone, and its communicator has a history.
 bool fast_collective(Event& e, SiteEntry& site, Pattern pattern) {
   const uint32_t index = e.comm->index;
-  if (index >= kHistories || writer.section->histories[index].comm != e.comm->ring->id) return false;
+  if (index >= kHistories) return false;
+  CollectiveHistory& history = writer.section->histories[index];
+  if (history.comm != e.comm->ring->id) return false;
+  e.comm->history = &history;
   uint8_t flags;
   site.world = world_of(e.comm, e.peer);
   const uint64_t signature = site.record.aux = signature_of(e, pattern, slot_of(e), &flags);
@@ -67,7 +70,8 @@ bool writer_fast(Event& e, SiteEntry& site) {
       site.signature = e.comm->ring->id;
       site.world = world_of(e.comm, e.peer);
       return true;
-    case Handling::kCollective: return fast_collective(e, site, meaning.pattern);
+    case Handling::kCollective:
+    case Handling::kPostCollective: return fast_collective(e, site, meaning.pattern);
     default: return false;
   }
 }

@@ -154,16 +154,10 @@ void note_pending(Event& e, const CallMeaning& meaning, const Wait& wait) {
       pending.ordinal = 0;
       return;
     case Handling::kPostCollective:
-    case Handling::kMakeCollective: {
-      const Signature made = signature_unpack(wait.signature);
-      pending.ordinal = static_cast<uint32_t>(made.bytes);
-      pending.mode = static_cast<uint8_t>(made.op);
-      pending.flags = wait.flags;
-      pending.sequence = persistent ? 0 : wait.sequence;
-      pending.receive_tag = persistent && wait.sequence <= INT32_MAX ? static_cast<int32_t>(wait.sequence) : 0;
-      if (persistent) add(writer.section->persistent_collectives, 1);
-      return;
-    }
+    case Handling::kMakeCollective:
+      if (!persistent) return ring::keep_collective(pending, wait, wait.sequence);
+      ring::keep_collective(pending, wait, 0, wait.sequence <= INT32_MAX ? static_cast<int32_t>(wait.sequence) : 0);
+      return add(writer.section->persistent_collectives, 1);
     default:  // persistent messages
       pending.ordinal = 0;
       pending.receive_tag = static_cast<int32_t>(message_type(e, receives(meaning.handling) ? e.receive : e.send));
