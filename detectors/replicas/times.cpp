@@ -44,6 +44,7 @@ constinit PartStream stream = {};
 // The leader's.
 uint32_t between;
 uint64_t last_flush;
+bool again;  // how far it is, once more: partners wait for two calls
 
 // A follower's.
 Time* queue;
@@ -51,6 +52,7 @@ uint32_t queue_room, head, tail;
 uint64_t complete;
 struct Last {
   uint64_t value, real;
+  uint64_t ahead;  ///< what this rank has been told where the leading part had not asked
   bool any;
 } lasts[kClockCount];
 Thread* own_thread;
@@ -93,9 +95,10 @@ namespace {
 /// A follower waits until it is known what the leading part was told here, or whether it has asked. False: it will not
 /// be. It may come to lead meanwhile.
 bool find_out(Thread& thread) {
+  // One call more, for a leader that is in the wrong call, and stays there: who comes to lead says what the clock is.
   const auto is_told = [] {
     while (head < tail && (queue[head].call & kCallMask) < calls) ++head;
-    return head < tail || complete > calls;
+    return head < tail || complete > calls + 1;
   };
   const auto is_known = [&] {
     if (is_told()) return true;  // a test may offer the processor to others, and cost a time slice
@@ -114,6 +117,11 @@ bool find_out(Thread& thread) {
   return is_known();
 }
 
+/// No clock goes back behind what was told without the leading part. Those of MPI are positive, too.
+uint64_t no_earlier(const Last& last, unsigned clock, uint64_t value) {
+  return clock != kRandom && value < last.ahead ? last.ahead : value;
+}
+
 /// The leader: as it is, and kept. A follower: what the leader kept. `add`: a value and how much later it is asked.
 template <class Add>
 uint64_t told(Thread& thread, unsigned clock, uint64_t value, Add add) {
@@ -124,6 +132,7 @@ uint64_t told(Thread& thread, unsigned clock, uint64_t value, Add add) {
   Last& last = lasts[clock];
   if (leading) {
     if (last.any) value = add(last.value, last.real, value);  // as it went on in the part that led before
+    value = no_earlier(last, clock, value);
     if (between++ >= kMostBetween || !stream.has_room(2 * sizeof(Time))) {
       if (between <= kMostBetween) may_differ("clocks that the leading part could not hand over");
       ++missed;
@@ -134,12 +143,12 @@ uint64_t told(Thread& thread, unsigned clock, uint64_t value, Add add) {
     return value;
   }
   if (head < tail && queue[head].call == (calls | uint64_t{clock} << kClockShift)) {
-    last = {queue[head++].value, value, true};
+    last = {queue[head++].value, value, last.ahead, true};
     ++given;
-    return last.value;
+    return no_earlier(last, clock, last.value);
   }
   ++missed;
-  return last.any ? add(last.value, last.real, value) : value;
+  return last.ahead = no_earlier(last, clock, last.any ? add(last.value, last.real, value) : value);
 }
 
 }  // namespace
@@ -187,7 +196,11 @@ namespace {
 
 /// Inside a call.
 void flush() {
-  if (stream.has_news() && stream.has_room(sizeof(Time))) put(calls | kComplete, 0);
+  const bool news = stream.has_news();
+  if ((news || again) && stream.has_room(sizeof(Time))) {
+    put(calls | kComplete, 0);
+    again = news;
+  }
   stream.send();
 }
 
@@ -205,7 +218,7 @@ void times_call(Thread& thread, bool poll, uint64_t now) {
   // A follower that is stuck is dropped within that time, one that is slow catches up.
   if (!stream.has_room(kMostBetween * sizeof(Time))) [[unlikely]]
     stream.make_room(thread, kMostBetween * sizeof(Time), 4 * patience());
-  if (stream.is_empty()) return;
+  if (stream.is_empty() && (!again || poll)) return;
   if (poll && now - last_flush < runtime.header->ticks_per_second / 5000) return;
   last_flush = now;
   flush();
@@ -218,7 +231,7 @@ void times_pass_over() {
 void times_end(Thread& thread) {
   if (!open) return;
   open = false;
-  __atomic_store_n(&calls, calls + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&calls, calls + 2, __ATOMIC_RELAXED);
   uint64_t limit = UINT64_MAX;
   if (!stream.leads())
     wait_until(
