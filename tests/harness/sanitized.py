@@ -28,7 +28,7 @@ LAZY, ORDER = {"RESIL_MODE": "checksum"}, {"RESIL_REDUCE": "order"}
 # Program, its arguments, ranks, and the environments of its runs; "record" also verifies.
 RUNS = {
     "thread": [("stress_threads", [], 2, [{}, LAZY, STRICT]), ("reductions_threads", [], 2, [ORDER, LAZY]), ("rma_threads", [], 2, [{}, LAZY]),
-               ("threads", [], 2, [{}, "record"]), *[("hangs", [kind, "4"], 3, [{"RESIL_HANG": "abort"}]) for kind in ("cycle", "collective", "poll")]],
+               ("threads", [], 2, [{}, "record"]), ("parts_stuck", ["block"], 6, [{"RESIL_REPLICAS": "3", "RESIL_REPLICAS_SECONDS": "8"}]), *[("hangs", [kind, "4"], 3, [{"RESIL_HANG": "abort"}]) for kind in ("cycle", "collective", "poll")]],
     "address": [(program, [], 2, [{}, LAZY, STRICT, ORDER, "record"])
                 for program in ("p2p", "collectives", "datatypes", "orders", "communicators", "intercomm", "nested", "stress_threads")],
 }
