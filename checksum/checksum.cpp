@@ -202,7 +202,9 @@ void leave(Event& e) {
   if (!usable) return;
   switch (kHandlings[e.id]) {
     case Handling::kSend:
-      if (!ledger::is_plain || !p2p::fast_path_sent(e)) p2p::send_leave(e);
+      if (ledger::is_plain && p2p::fast_path_sent(e)) return;
+      p2p::send_leave(e);
+      if (ledger::full_blame() && (e.attributes & kCallBlocking)) ledger::flush(*e.thread);
       return;
     case Handling::kReceive:
       if (!ledger::is_plain || !p2p::fast_path_received(e)) p2p::receive_leave(e);
@@ -228,6 +230,10 @@ void leave(Event& e) {
     case Handling::kNothing:
     case Handling::kCancel:
     case Handling::kFileBarrier: return;
+  }
+  if (ledger::full_blame()) {
+    ledger::flush(*e.thread);  // other ranks look at what they got until its record comes
+    blame::looks_finish(*e.thread);
   }
   if (ledger::strict()) ledger::await_all(*e.thread);
 }

@@ -17,6 +17,7 @@
 #include "checksum/collective/collective_internal.h"
 #include "checksum/collective/compare.h"
 #include "checksum/collective/memory.h"
+#include "checksum/collective/seen.h"
 #include "checksum/collective/sums.h"
 #include "checksum/cookie.h"
 #include "checksum/ledger/calls.h"
@@ -252,6 +253,7 @@ void connect() {
   ledger::calls_concurrent = ledger::concurrent();
   agreement_connect();
   sums_connect();
+  if (ledger::full_blame()) seen_connect();
 }
 
 void enter(Event& e) {

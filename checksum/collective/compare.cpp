@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "checksum/collective/agreement.h"
+#include "checksum/collective/seen.h"
 #include "checksum/collective/sums.h"
 #include "checksum/ledger/blame.h"
 #include "checksum/ledger/blame_evidence.h"
@@ -122,8 +123,52 @@ uint64_t result_digest(const Plan& plan) {
   return digest;
 }
 
+bool is_prefix(const Plan& plan) { return plan.form == Collective::kScan || plan.form == Collective::kExscan; }
+
+/// The first element of the result that this rank's own contribution contradicts; -1: none, or it says nothing.
+int64_t contradicted(const Plan& plan, Reason failed) {
+  const Reduction& r = plan.reduction;
+  const bool tells = failed == Reason::kNone && plan.gets_result && !plan.in_place && !is_prefix(plan) &&
+                     !plan.intercomm && r.comparable && r.linear == LinearMode::kNone && r.input.type != nullptr &&
+                     r.output.type != nullptr && r.input.reason == Reason::kNone && r.output.reason == Reason::kNone;
+  return tells ? bound_violated(r) : -1;
+}
+
+/// Why the arithmetic of this reduction cannot be looked at now.
+Reason input_reason(const Plan& plan, Reason failed) {
+  const Reduction& r = plan.reduction;
+  return first_of(failed, r.input.reason, r.has_input ? Reason::kNone : Reason::kCollective);
+}
+
+/// Is it this rank that takes the result off the sum of what was given?
+bool subtracts_result(const Plan& plan) {
+  return plan.form == Collective::kAllreduce ? plan.name.info->rank == 0 : plan.gets_result;
+}
+
+/// Whether a result is known to be right before all that is said of it has come; see seen.h and sums.h.
+struct ResultLook {
+  Thread& thread;
+  const Plan& plan;
+  Around around;
+  uint32_t turns;
+};
+
+bool result_is_right(void* of) {
+  auto& look = *static_cast<ResultLook*>(of);
+  const Plan& plan = look.plan;
+  const Reduction& r = plan.reduction;
+  constexpr uint32_t kMessagesEvery = 16;
+  ledger::take_come(look.thread, ++look.turns % kMessagesEvery == 0);
+  if (plan.agrees) return seen_by_all(plan.name, look.around, plan.how.first);
+  return subtracts_result(plan) && input_reason(plan, Reason::kNone) == Reason::kNone &&
+         sums_vanish_with(plan.name, *plan.tree, r.linear,
+                          linear_subtract(r.linear, r.contribution, plan.how.first_sum));
+}
+
+bool nothing_to_ask(void*) { return true; }
+
 /// Full blame: reads the result of a reduction, and reads it again; and what this rank gave.
-void look_at_result(Plan& plan, Reason failed) {
+void look_at_result(Thread& thread, Plan& plan, Reason failed) {
   Reduction& r = plan.reduction;
   Outcome& how = plan.how;
   how = {};
@@ -145,7 +190,15 @@ void look_at_result(Plan& plan, Reason failed) {
   };
   read(&how.first, &how.first_sum);
   how.content = r.comparable ? view_digest(r.output, r.output.bytes) : how.first;
-  const uint64_t handle = blame::receive_complete(posted, r.output, r.output.bytes, how.content);
+  // Of a result that is compared with nothing, only the own contribution can say that it is wrong.
+  const bool compared = plan.tree != nullptr && (plan.agrees || plan.sums);
+  blame::Right right = {nothing_to_ask, nullptr};
+  ResultLook look = {thread, plan, compared ? Around(*plan.tree) : Around(Tree{}), 0};
+  if (compared) right = {result_is_right, &look};
+  if (compared && plan.agrees) seen_tell(thread, plan.name, look.around, how.first);
+  const bool asks = contradicted(plan, failed) < 0;
+  const uint64_t handle = blame::receive_complete(posted, r.output, r.output.bytes, how.content, blame::LookWhen::kNow,
+                                                  asks ? &right : nullptr);
   read(&how.last, &how.last_sum);
   blame::Evidence evidence;
   Work<blame::Content> content;
@@ -179,15 +232,9 @@ void compare_agreement(Thread& thread, Plan& plan, Reason failed) {
     for (uint32_t i = 0; i < children; ++i) ledger::await(thread, *expected[i]);
 }
 
-/// Why the arithmetic of this reduction cannot be looked at now.
-Reason input_reason(const Plan& plan, Reason failed) {
-  const Reduction& r = plan.reduction;
-  return first_of(failed, r.input.reason, r.has_input ? Reason::kNone : Reason::kCollective);
-}
-
 void compare_sum(Thread& thread, Plan& plan, Reason failed) {
   const Reduction& r = plan.reduction;
-  const bool subtracts = plan.form == Collective::kAllreduce ? plan.name.info->rank == 0 : plan.gets_result;
+  const bool subtracts = subtracts_result(plan);
   Reason reason = input_reason(plan, failed);
   if (reason == Reason::kNone && subtracts && r.output.bytes != 0) reason = r.output.reason;
   Linear part = r.contribution;
@@ -231,13 +278,9 @@ void compare_chain(Thread& thread, Plan& plan, Reason failed) {
 
 void compare_reduction(Thread& thread, Plan& plan, Reason failed) {
   Reduction& r = plan.reduction;
-  const bool prefix = plan.form == Collective::kScan || plan.form == Collective::kExscan;
-  if (failed == Reason::kNone && plan.gets_result && !plan.in_place && !prefix && !plan.intercomm && r.comparable &&
-      r.linear == LinearMode::kNone && r.input.type != nullptr && r.output.type != nullptr &&
-      r.input.reason == Reason::kNone && r.output.reason == Reason::kNone) {
-    if (const int64_t element = bound_violated(r); element >= 0)
-      agreement_contradicted(plan.name, plan.how, messages::checksum::element_contradicts, element);
-  }
+  const bool prefix = is_prefix(plan);
+  if (const int64_t element = contradicted(plan, failed); element >= 0)
+    agreement_contradicted(plan.name, plan.how, messages::checksum::element_contradicts, element);
   if (plan.sums) return compare_sum(thread, plan, failed);
   if (prefix && r.linear != LinearMode::kNone) return compare_chain(thread, plan, failed);
   if (plan.agrees) return;  // counted apart: see docs/CHECKSUM.md, agreement only
@@ -343,9 +386,9 @@ void read_before(Plan& plan) {
   for (uint32_t i = 0; i < plan.receives.count; ++i)
     if (Block& block = plan.receives.items[i]; block.view.reason == Reason::kNone)
       block.posted = blame::receive_posted(block.view);
-  const bool prefix = plan.form == Collective::kScan || plan.form == Collective::kExscan;
-  if (const View& result = plan.reduction.output; plan.reduces && plan.gets_result && !prefix && !plan.intercomm &&
-                                                  result.bytes != 0 && result.reason == Reason::kNone)
+  if (const View& result = plan.reduction.output; plan.reduces && plan.gets_result && !is_prefix(plan) &&
+                                                  !plan.intercomm && result.bytes != 0 &&
+                                                  result.reason == Reason::kNone)
     plan.result_posted = blame::receive_posted(result);
 }
 
@@ -377,7 +420,7 @@ void compare_results(Thread& thread, Plan& plan, Reason failed) {
     failed = Reason::kOverlapped;
   }
   if (failed != Reason::kNone) note(plan, failed);
-  if (plan.reduces && ledger::full_blame()) look_at_result(plan, failed);
+  if (plan.reduces && ledger::full_blame()) look_at_result(thread, plan, failed);
   if (plan.own) compare_own(plan, plan.inputs_read ? failed : first_of(failed, Reason::kCollective));
   if (plan.tree != nullptr && plan.agrees) compare_agreement(thread, plan, failed);
   if (plan.reduces) compare_reduction(thread, plan, failed);

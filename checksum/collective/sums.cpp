@@ -199,6 +199,17 @@ void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mod
   pass_on(thread, done);
 }
 
+bool sums_vanish_with(const Name& name, const Tree& tree, LinearMode mode, const Linear& part) {
+  if (tree.parent != nullptr || tree.reason != Reason::kNone) return false;
+  if (tree.child_count == 0) return part.zero();
+  Guard guard;
+  for (uint32_t i = bucket_of(name.comm, name.tag); i != kNone; i = nodes[i].next)
+    if (const Node& node = nodes[i]; node.name.comm == name.comm && node.name.tag == name.tag)
+      return node.arrived >= tree.child_count && node.reason == Reason::kNone && node.mode == mode &&
+             linear_add(mode, node.sum, part).zero();
+  return false;
+}
+
 void sums_progress(Thread& thread) {
   while (__atomic_load_n(&ready_first, __ATOMIC_ACQUIRE) != kNone) {
     Node done;

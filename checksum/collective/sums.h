@@ -22,6 +22,8 @@ void sums_connect();
 /// This rank's part. `reason`: kNone, or why there is none: the sum is then given up by all.
 void sums_own(Thread& thread, const Name& name, const Tree& tree, LinearMode mode, const Linear& part,
               ledger::Reason reason);
+/// At the root of the tree, before its own part is in: would the sum vanish with it? False: or it is not complete yet.
+bool sums_vanish_with(const Name& name, const Tree& tree, LinearMode mode, const Linear& part);
 /// Passes on what is complete now. Not in handlers.
 void sums_progress(Thread& thread);
 /// In MPI_Finalize: takes out a sum that waits for a rank which has told all that it ever will, and returns that rank;

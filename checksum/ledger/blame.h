@@ -51,9 +51,21 @@ int32_t cancel_end(uint64_t handle, CancelEnd end, ledger::Record* record);
 uint64_t receive_posted(const View& view);
 /// The same of a receive that outlives its call: its buffer is watched for stores of the program, too (touch.h).
 uint64_t receive_pending(const View& view, const Event& event);
-/// It is complete with `bytes` and digest `digest`: the buffer is digested again (looking for data that lands late),
-/// a copy kept. Returns the evidence handle for ledger::expect. 0: none.
-uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uint64_t digest);
+/// When the buffer is read again, for data that lands late: by looks_finish(), if the sender's record has not come by
+/// then; or at once, because its memory may hold something else before the call returns, or no record comes for it:
+/// then until `right`, asked again and again, says that the data is.
+enum class LookWhen : uint8_t { kAtReturn, kNow };
+struct Right {
+  bool (*holds)(void* of);
+  void* of;
+};
+/// It is complete with `bytes` and digest `digest`: the buffer is digested again, and a copy kept. Returns the evidence
+/// handle for ledger::expect. 0: none.
+uint64_t receive_complete(uint64_t posted, const View& view, uint64_t bytes, uint64_t digest,
+                          LookWhen when = LookWhen::kAtReturn, const Right* right = nullptr);
+/// The call is about to return, and the buffers that it has filled become the program's: takes records, until those of
+/// them have come, or the buffers have been looked at for long enough.
+void looks_finish(Thread& thread);
 /// A block of a collective has come, right or wrong: where exchanged blocks are looked for.
 void block_received(ledger::Peer& from, const ledger::Record& record);
 /// The packet was right: as drop(), and tells it if the program wrote into the buffer meanwhile. Under locks, too.

@@ -405,6 +405,7 @@ void connect() {
 }
 
 void open_case(Thread&, Peer& from, const Record& sent, uint64_t ordinal, const Record& received, uint64_t evidence) {
+  look_to_end(evidence);
   {
     Guard guard(lock);
     for (uint32_t i = 0; i < kCases; ++i) {

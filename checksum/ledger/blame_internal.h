@@ -78,6 +78,8 @@ bool history_has(const Record& like);
 // --- blame_receive.cpp -------------------------------------------------------------------------------------------
 
 bool receives_create();
+/// The data is wrong: looks at it for as long as it takes, if it has not been yet. Not under a lock.
+void look_to_end(uint64_t evidence);
 // --- blame_slots.cpp ---------------------------------------------------------------------------------------------
 
 bool slots_create();

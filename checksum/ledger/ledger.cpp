@@ -316,6 +316,12 @@ void progress(Thread& thread) {
   collective::progress(thread);
 }
 
+void take_come(Thread& thread, bool messages) {
+  if (!is_connected) return;
+  if (messages) transport_poll(thread, 1);
+  else transport_take_streams(thread);
+}
+
 void flush(Thread& thread) {
   if (is_connected && transport_dirty() != 0) transport_flush(thread);
 }

@@ -80,6 +80,8 @@ void handle_kind(Kind kind, void (*handler)(Thread&, Peer& from, const void* pay
 
 /// Takes what has arrived and flushes what is due. Any time inside a wrapper; cheap when there is nothing.
 void progress(Thread& thread);
+/// Takes records that have come through shared memory; `messages`: also one message. At the end of a call.
+void take_come(Thread& thread, bool messages);
 /// Sends every unsent record.
 void flush(Thread& thread);
 /// progress() until `done` or for `seconds`; yields the processor. True: done.

@@ -27,6 +27,7 @@ enum class Space : uint8_t {
   kBlock,  ///< one block of a collective (gather, scatter, alltoall, neighbours): tag is the collective's number
   kAgreement,  ///< result of a "same everywhere" collective: "sent" by the child, "received" by the parent
   kSum,  ///< linear digests summed up a tree; handled by its own handler
+  kSeen,  ///< full blame: the result of a "same everywhere" collective, told to all neighbours in the tree (seen.h)
   kCount
 };
 

@@ -80,7 +80,8 @@ inline bool fill(Thread& thread, Receive& receive, const StatusInfo& said, Error
     receive.digest = copy.digest;
     ledger::life_end(receive.order, receive.digest);
     if (ledger::full_blame())
-      receive.evidence = blame::receive_complete(receive.posted, copy.view, receive.bytes, receive.digest);
+      receive.evidence =
+          blame::receive_complete(receive.posted, copy.view, receive.bytes, receive.digest, blame::LookWhen::kNow);
   } else if (receive.failed || receive.view.reason != ledger::Reason::kNone) {
     blame::drop_posted(receive.posted);
     ledger::life_end(receive.order, 0);

@@ -296,7 +296,8 @@ bool finish_directly(Event& e, const View& view, const StatusInfo& status) {
     record.digest = copy.digest;
     record.flags = 0;
     if (ledger::full_blame())
-      evidence = blame::receive_complete(state_of(e).posted, copy.view, status.bytes, record.digest);
+      evidence =
+          blame::receive_complete(state_of(e).posted, copy.view, status.bytes, record.digest, blame::LookWhen::kNow);
   } else if (view.reason == Reason::kNone) [[likely]] {
     record.digest = view_digest(view, status.bytes);
     record.flags = view.type->padded ? ledger::kPadded : 0;

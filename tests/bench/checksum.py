@@ -140,10 +140,6 @@ def checksum(options):
     parts, where, coverage = options.only or PARTS, turns.machine(), Coverage()
 
     def one(ranks, command, variant):
-        # Full blame looks for 100 us at a buffer that a receive has not changed, and in `plain` none is: a twentieth
-        # of the batches tells as much.
-        if variant == "full" and os.path.basename(command[0]) == "messages":
-            command = [command[0], str(max(1, options.per_cent // 20))]
         result = turns.run(options.mpi, ranks, command, variant, timeout=600)
         if variant in CHECKING:
             coverage.note(variant, result.ranks())

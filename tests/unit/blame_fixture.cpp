@@ -11,6 +11,8 @@ Peer peers[4];
 std::deque<Letter> letters;
 std::vector<Finding> findings;
 std::vector<Returned> returned;
+std::vector<void (*)()> coming;
+uint32_t takes;
 void (*handlers[16])(Thread&, Peer&, const void*, size_t);
 bool is_full, is_concurrent, wants_abort, has_room, answers;
 uint64_t checked;
@@ -55,6 +57,8 @@ void reset(bool full, bool concurrent) {
   checked = 0;
   ledger::coverage = {};
   letters.clear();
+  coming.clear();
+  takes = 0;
   findings.clear();
   returned.clear();
   for (int i = 0; i < 4; ++i) {
@@ -126,6 +130,8 @@ unsigned finding_publish(const Finding& finding) {
   fake::findings.push_back(finding);
   return static_cast<unsigned>(fake::findings.size());
 }
+void type_map_hold(const TypeMap*) {}
+void type_map_release(const TypeMap*) {}
 void stop_job(int exit_status) { throw fake::Stopped{exit_status}; }
 
 namespace ledger {
@@ -142,6 +148,13 @@ void count_mismatch() { ++coverage.mismatches; }
 void count_checked(uint64_t messages, uint64_t) { fake::checked += messages; }
 void count_uncovered(Reason, uint64_t, uint64_t) {}
 void put_back(Thread&, Peer&, const Record& record, uint64_t evidence) { fake::returned.push_back({record, evidence}); }
+void take_come(Thread&, bool) {
+  ++fake::takes;
+  if (fake::coming.empty()) return;
+  void (*const come)() = fake::coming.front();
+  fake::coming.erase(fake::coming.begin());
+  come();
+}
 void handle_kind(Kind kind, void (*handler)(Thread&, Peer&, const void*, size_t)) {
   fake::handlers[static_cast<int>(kind)] = handler;
 }

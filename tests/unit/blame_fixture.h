@@ -43,6 +43,8 @@ extern std::vector<Finding> findings;  ///< published
 extern std::vector<Returned> returned;  ///< put back into their matching queues
 extern void (*handlers[16])(Thread&, Peer&, const void*, size_t);
 extern bool is_full, is_concurrent, wants_abort, has_room;
+extern std::vector<void (*)()> coming;  ///< what take_come() finds, one at a time: records of the sender
+extern uint32_t takes;  ///< of take_come()
 extern bool answers;  ///< false: questions are lost
 extern uint64_t checked;
 extern double drain_seconds;
@@ -112,8 +114,8 @@ struct Job {
   }
   /// A receive whose buffer holds `before`, into which `arrives` is written.
   static Received receive(const std::string& before, const std::string& arrives) {
-    static std::string buffer;
-    buffer = before;
+    static std::deque<std::string> buffers;  // each is looked at until its case is open
+    std::string& buffer = buffers.emplace_back(before);
     const View v = view(buffer.data(), buffer.size());
     const uint64_t posted = blame::receive_posted(v);
     memcpy(buffer.data(), arrives.data(), arrives.size());

@@ -5,10 +5,12 @@
 
 #include <unistd.h>
 
+#include <memory>
 #include <thread>
 #include <tuple>
 
 #include "shim/report/json.h"
+#include "shim/runtime/looked_at.h"
 
 using namespace fake;
 
@@ -474,4 +476,93 @@ TEST_CASE("blame: several threads announce, complete, receive and ask at the sam
   blame::Known known;
   blame::history_find(9, 0, {}, &known);
   CHECK(known.oldest == 12000 - blame::kHistory + 1);
+}
+
+namespace {
+
+uint32_t looks;
+void count_look(const void*, uint32_t) { ++looks; }
+/// The receive of the tests below.
+std::string unchanged;
+uint64_t unchanged_evidence;
+Job::Sent unchanged_sent;
+
+/// A receive that left its buffer as it was.
+void receive_unchanged(Job& job, const std::string& sent) {
+  looks = 0;
+  buffer_looked_at = count_look;
+  unchanged_sent = job.send(sent);
+  unchanged = data(2);
+  const View v = view(unchanged.data(), unchanged.size());
+  const uint64_t posted = blame::receive_posted(v);
+  unchanged_evidence = blame::receive_complete(posted, v, v.bytes, view_digest(v, v.bytes));
+  REQUIRE(unchanged_evidence != 0);
+}
+
+}  // namespace
+
+TEST_CASE("blame: a buffer that did not change is not looked at when the sender's record says that it is right") {
+  Job job(true);
+  receive_unchanged(job, data(2));
+  for (int i = 0; i < 5; ++i) coming.push_back([] {});
+  coming.push_back([] { blame::right(unchanged_evidence); });
+  blame::looks_finish(thread_state);
+  CHECK(takes == 6);
+  CHECK(looks == 0);
+  blame::Evidence evidence;
+  auto content = std::make_unique<blame::Content>();
+  CHECK(!blame::receive_evidence(unchanged_evidence, &evidence, content.get()));
+  blame::looks_finish(thread_state);  // nothing is left
+  CHECK(takes == 6);
+  buffer_looked_at = nullptr;
+}
+
+TEST_CASE("blame: a look ends when the sender's record comes meanwhile") {
+  Job job(true);
+  receive_unchanged(job, data(2));
+  for (int i = 0; i < 16; ++i) coming.push_back([] {});  // then the looks begin
+  coming.push_back([] { blame::right(unchanged_evidence); });
+  blame::looks_finish(thread_state);
+  CHECK(takes == 17);
+  CHECK(looks == 2);  // the first, and one more
+  buffer_looked_at = nullptr;
+}
+
+TEST_CASE("blame: without the sender's record a buffer that did not change is looked at for 100 us") {
+  Job job(true);
+  receive_unchanged(job, data(2));
+  blame::looks_finish(thread_state);
+  blame::Evidence evidence = {};
+  auto content = std::make_unique<blame::Content>();
+  REQUIRE(blame::receive_evidence(unchanged_evidence, &evidence, content.get()));
+  CHECK(evidence.looked >= 100e-6);
+  CHECK(evidence.untouched);
+  CHECK(!evidence.changed);
+  CHECK(evidence.looks + 1 == looks);
+  CHECK(content->bytes == unchanged.size());
+  CHECK(memcmp(content->data, unchanged.data(), unchanged.size()) == 0);
+  buffer_looked_at = nullptr;
+}
+
+TEST_CASE("blame: a record that says that it is wrong lets the look go on: nothing came, or it came late") {
+  for (const bool late : {false, true}) {
+    Job job(true);
+    receive_unchanged(job, data(1));
+    if (late)
+      buffer_looked_at = [](const void*, uint32_t number) {
+        if (number == 2) memcpy(unchanged.data(), data(1).data(), unchanged.size());
+      };
+    coming.push_back([] {
+      const View v = view(unchanged.data(), unchanged.size());
+      Job::Received r;
+      r.record = {99, view_digest(v, v.bytes), v.bytes, 0x2000, 7, static_cast<uint16_t>(CallId::kMPI_Recv), 0, 0};
+      r.evidence = unchanged_evidence;
+      Job::open(unchanged_sent, r);
+    });
+    blame::looks_finish(thread_state);
+    CHECK(takes == 1);
+    Job::run();
+    CHECK(verdict(Job::only()) == (late ? "completed before the data landed" : "nothing delivered"));
+    buffer_looked_at = nullptr;
+  }
 }

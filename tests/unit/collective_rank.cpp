@@ -252,7 +252,7 @@ void sent_complete(uint64_t, const View&) {}
 void sent_complete(uint64_t, const View&, uint64_t) {}
 void block_received(Peer&, const Record&) {}
 uint64_t receive_posted(const View&) { return 0; }
-uint64_t receive_complete(uint64_t, const View&, uint64_t, uint64_t) { return 0; }
+uint64_t receive_complete(uint64_t, const View&, uint64_t, uint64_t, LookWhen, const Right*) { return 0; }
 void drop_posted(uint64_t) {}
 void drop(uint64_t) {}
 void right(uint64_t) {}
@@ -268,6 +268,8 @@ bool connected() { return true; }
 bool strict() { return false; }
 bool full_blame() { return full; }
 bool abort_wanted() { return abort_on; }
+void take_come(Thread&, bool) {}
+void flush(Thread&) {}
 bool concurrent() { return false; }
 Peer* peer_of(int rank) { return &peers.at(static_cast<size_t>(rank)); }
 Peer* peer_of(CommInfo& comm, int rank, Reason*) {

@@ -108,7 +108,7 @@ std::atomic<bool> order_lost;
 namespace blame {
 History history;
 uint64_t receive_posted(const View&) { return 0; }
-uint64_t receive_complete(uint64_t, const View&, uint64_t, uint64_t) { return 0; }
+uint64_t receive_complete(uint64_t, const View&, uint64_t, uint64_t, LookWhen, const Right*) { return 0; }
 void drop(uint64_t) {}
 void right(uint64_t) {}
 uint64_t receive_pending(const View&, const Event&) { return 0; }
