@@ -12,7 +12,7 @@ from bench.turns import compiled
 from harness import mpi as jobs
 
 MODES = {"watch": {}, "lazy": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "lazy"}, "order": {"RESIL_REDUCE": "order"}}
-ALONE = {"requests": 4096, "communicators": 256, "tags": 4096, "types": 256, "windows": 64, "threads": 64}
+ALONE = {"requests": 4096, "communicators": 256, "tags": 4096, "types": 1024, "windows": 64, "threads": 64}
 JOBS = ("peers", "ranks")
 ROUNDS = 256
 
