@@ -37,7 +37,9 @@ uint64_t shape_of(const Event& e, bool gave) {
   return hash_combine(shape, static_cast<uint64_t>(static_cast<uint32_t>(e.peer)) << 32 | static_cast<uint32_t>(e.tag));
 }
 
-void add(Thread& thread, const Value& value, uint64_t shape, const Origin& origin) {
+void add(Thread& thread, const Value& value, uint64_t shape, Origin origin) {
+  origin.element = value.element;
+  origin.sums = value.type > ValueType::kDigest && is_reduction(call_info(static_cast<CallId>(origin.call)).collective);
   const Word word = {value.type == ValueType::kNone ? uint64_t{value.unread} : mix64(value.bits + 3),
                      hash_combine(shape, origin.bytes)};
   words_add(thread, word, origin);
@@ -45,7 +47,8 @@ void add(Thread& thread, const Value& value, uint64_t shape, const Origin& origi
 
 void add_call(Event& e, const Value& value, bool gave, uint64_t bytes) {
   add(*e.thread, value, shape_of(e, gave),
-      {e.site, bytes, gave ? e.peer : source_of(e), gave ? e.tag : tag_of(e), static_cast<uint16_t>(e.id), gave});
+      {e.site, bytes, gave ? e.peer : source_of(e), gave ? e.tag : tag_of(e), static_cast<uint16_t>(e.id), gave, false,
+       0});
 }
 
 /// What MPI chooses here is the leading part's choice, so that its order and its data are the same.
@@ -65,12 +68,11 @@ void notice_choice(const Event& e, uint16_t is) {
            ((e.attributes & kCallPoll) || e.index != nullptr || e.outcount != nullptr))
     may_differ("a test of requests, or a wait for any of them");
   else if ((is & kUnforced) && !place.fed) may_differ("an operation whose order is MPI's");
-  else if (is & kBlind) may_differ("data of split collective file access, which has no word");
 }
 
 void add_request(Thread& thread, const Request& one, const Value& value, uint64_t bytes, bool gave) {
   add(thread, value, gave ? hash_combine(one.shape, 1) : one.shape,
-      {one.site, bytes, one.peer, one.tag, static_cast<uint16_t>(one.id), gave});
+      {one.site, bytes, one.peer, one.tag, static_cast<uint16_t>(one.id), gave, false, 0});
 }
 
 /// It has ended in this call, as the program is told. `status` < 0: there is none.
@@ -132,8 +134,9 @@ void remember(Event& e, uint16_t is) {
   const uint64_t handle = e.requests != nullptr ? request_handle(e.requests, 0) : 0;
   const bool persistent = (e.attributes & (kCallPersistent | kCallPartitioned)) != 0;
   if (handle == 0 || request_is_shared(handle)) return;
-  Request one = {handle,    {},   nullptr, e.site, shape_of(e, false), source_of(e),
-                 tag_of(e), e.id, false,   false,  persistent,         !persistent};
+  Request one = {handle, {},         nullptr,     e.site, shape_of(e, false), source_of(e), tag_of(e), e.id, false,
+                 false,  persistent, !persistent, 0};
+  if (e.attributes & kCallPartitioned) one.partitions = e.partitions;
   if (is & kCollects) {
     if (call_info(e.id).counts == Counts::kTyped) return may_differ("data of a collective with a type for each rank");
     one.layouts = layouts_make();
@@ -148,7 +151,7 @@ void remember(Event& e, uint16_t is) {
     if (received && !(is & kMessage) && (source_of(e) == ring::kProcNull || (source_of(e) < 0 && !follows(e)))) return;
     if (received && ((is & kMessage) || is_wild(source_of(e), tag_of(e))) && !follows(e)) return;
     one.view = receive_view(e);
-    one.whole = (e.attributes & kCallRma) != 0;
+    one.whole = (e.attributes & (kCallRma | kCallPartitioned)) != 0;
   } else if ((is & kGives) && persistent && e.peer >= 0) {
     one.gives = true;
     one.peer = e.peer;
@@ -163,6 +166,36 @@ void remember(Event& e, uint16_t is) {
     if (one.layouts != nullptr) layouts_drop(one.layouts);
     may_differ("requests beyond those that are followed");
   }
+}
+
+/// Split collective file access: what is given has its word in the first call, what is read in the second one.
+void split_enter(Event& e) {
+  const CallInfo& info = call_info(e.id);
+  if (info.file == FileCall::kWrite && info.initiation == Initiation::kSplitBegin) {
+    const View view = make_view(*e.thread, e.send.buffer, e.send.count, e.send.type);
+    add_call(e, read_view(view, view.bytes), true, e.bytes);
+  } else if (info.file == FileCall::kRead && info.initiation == Initiation::kSplitEnd) {
+    give_statuses(e);
+  }
+}
+void split_leave(Event& e) {
+  const CallInfo& info = call_info(e.id);
+  if (info.file != FileCall::kRead) return;
+  if (info.initiation == Initiation::kSplitBegin) {
+    const Request one = {
+        split_handle(e), receive_view(e), nullptr, e.site, shape_of(e, false), e.peer, e.tag, e.id, false,
+        false,           false,           true,    0};
+    if (!request_remember(one)) may_differ("requests beyond those that are followed");
+    return;
+  }
+  Request* one = request_find(split_handle(e));
+  if (one == nullptr) return;
+  if (has_statuses(e)) {
+    StatusInfo status;
+    backend->messages->status_read(e.given_statuses, 0, &status);
+    add_request(*e.thread, *one, read_view(one->view, status.bytes), status.bytes, false);
+  }
+  request_forget(one);
 }
 
 /// Persistent requests that are about to be started.
@@ -185,8 +218,8 @@ void starting(Event& e) {
 void capture_enter(Event& e) {
   const uint16_t is = data_flow_of(e.id);
   if (is != 0 || (e.attributes & kCallCompletes)) notice_choice(e, is);
-  if ((is & (kGives | kCollects)) && !(e.attributes & (kCallPersistent | kCallActivates | kCallPartitioned)) &&
-      !(is & kBlind))
+  if (is & kBlind) return split_enter(e);
+  if ((is & (kGives | kCollects)) && !(e.attributes & (kCallPersistent | kCallActivates | kCallPartitioned)))
     add_call(e, input_of(e), true, e.bytes);
   if (class_of(e.id) == CallClass::kStart && requests_any()) starting(e);
   if ((is & kTakes) && !(e.attributes & (kCallStarts | kCallRma))) give_statuses(e);
@@ -197,8 +230,9 @@ void capture_leave(Event& e) {
   const uint16_t is = data_flow_of(e.id);
   if ((e.attributes & kCallCompletes) && e.request_count > 0 && requests_any()) completed(e);
   if (is == 0 || e.result != 0 || (e.attributes & kCallActivates)) return;
+  if (is & kBlind) return split_leave(e);
   if (e.attributes & (kCallStarts | kCallPersistent | kCallPartitioned)) {
-    if (!(is & kBlind)) remember(e, is);
+    remember(e, is);
   } else if (is & kCollects) {
     const Value value = collective_output(e);
     if (value.type != ValueType::kNone) add_call(e, value, false, e.bytes);

@@ -90,12 +90,12 @@ void feed_put(Thread& thread, const void* from, size_t bytes) {
   }
 }
 
-void feed_put_view(Thread& thread, const View& view, uint64_t bytes) {
+void feed_put_view(Thread& thread, const View& view, uint64_t bytes, uint64_t first) {
   if (bytes == 0) return;
-  if (view.type->contiguous) return feed_put(thread, view.buffer, bytes);
+  if (view.type->contiguous) return feed_put(thread, static_cast<const char*>(view.buffer) + first, bytes);
   unsigned char room[2048];
-  for (uint64_t first = 0; first < bytes;) {
-    const uint64_t piece = bytes - first < sizeof(room) ? bytes - first : sizeof(room);
+  for (const uint64_t end = first + bytes; first < end;) {
+    const uint64_t piece = end - first < sizeof(room) ? end - first : sizeof(room);
     type_pack(*view.type, view.buffer, view.count, first, piece, room);
     feed_put(thread, room, piece);
     first += piece;
@@ -139,15 +139,16 @@ bool feed_get(Thread& thread, void* to, size_t bytes) {
   return got == bytes;
 }
 
-bool feed_get_view(Thread& thread, const View& view, uint64_t bytes) {
+bool feed_get_view(Thread& thread, const View& view, uint64_t bytes, uint64_t first) {
   if (bytes == 0) return true;
-  if (bytes > view.bytes || view.reason != Reason::kNone) return false;
-  if (view.type->contiguous) return feed_get(thread, const_cast<void*>(view.buffer), bytes);
+  if (first > view.bytes || bytes > view.bytes - first || view.reason != Reason::kNone) return false;
+  auto* buffer = static_cast<char*>(const_cast<void*>(view.buffer));
+  if (view.type->contiguous) return feed_get(thread, buffer + first, bytes);
   unsigned char room[2048];
-  for (uint64_t first = 0; first < bytes;) {
-    const uint64_t piece = bytes - first < sizeof(room) ? bytes - first : sizeof(room);
+  for (const uint64_t end = first + bytes; first < end;) {
+    const uint64_t piece = end - first < sizeof(room) ? end - first : sizeof(room);
     if (!feed_get(thread, room, piece)) return false;
-    type_unpack(*view.type, const_cast<void*>(view.buffer), view.count, first, piece, room);
+    type_unpack(*view.type, buffer, view.count, first, piece, room);
     first += piece;
   }
   return true;

@@ -74,14 +74,15 @@ void copy_aborts(Thread& thread, const char* how);
 
 // --- feed.cpp: the stream
 void feed_put(Thread& thread, const void* from, size_t bytes);
-void feed_put_view(Thread& thread, const View& view, uint64_t bytes);
+/// Bytes [first, first + bytes) of its stream.
+void feed_put_view(Thread& thread, const View& view, uint64_t bytes, uint64_t first = 0);
 void feed_put_blocks(Event& e, const FlatTransfer& flat);
 bool feed_has_news();
 void feed_send();
 void feed_stream_end(Thread& thread);
 /// False: nothing more comes.
 bool feed_get(Thread& thread, void* to, size_t bytes);
-bool feed_get_view(Thread& thread, const View& view, uint64_t bytes);
+bool feed_get_view(Thread& thread, const View& view, uint64_t bytes, uint64_t first = 0);
 bool feed_get_blocks(Event& e, const FlatTransfer& flat);
 /// Takes and forgets what comes, to the end.
 void feed_pass_over(Thread& thread);

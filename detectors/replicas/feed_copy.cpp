@@ -107,9 +107,10 @@ void get_status(Event& e, int64_t place) {
          backend->status_bytes);
 }
 
-void get_view(Event& e, const View& view, uint64_t bytes) {
-  if (bytes > view.bytes || (bytes != 0 && view.reason != Reason::kNone)) diverge(e, kOtherAmount);
-  if (!feed_get_view(*e.thread, view, bytes)) lost(*e.thread);
+void get_view(Event& e, const View& view, uint64_t bytes, uint64_t first = 0) {
+  if (bytes > view.bytes || first > view.bytes - bytes || (bytes != 0 && view.reason != Reason::kNone))
+    diverge(e, kOtherAmount);
+  if (!feed_get_view(*e.thread, view, bytes, first)) lost(*e.thread);
 }
 
 void get_blocks(Event& e, const FlatTransfer& flat, uint64_t bytes) {
@@ -219,9 +220,29 @@ void open_stand_in(Event& e) {
   unlink(name);
 }
 
+void get_arrived(Event& e) {
+  *e.flag = static_cast<int>(get_number(e));
+  const auto bytes = static_cast<uint64_t>(get_number(e));
+  const Request* one = request_find(request_handle(e.requests, 0));
+  if (bytes == 0) return;
+  if (one == nullptr || one->gives || e.partition < 0 || e.partition >= one->partitions) diverge(e, kOtherAmount);
+  get_view(e, one->view, bytes, bytes * static_cast<uint64_t>(e.partition));
+}
+
+void get_split_end(Event& e) {
+  get_status(e, 0);
+  const auto bytes = static_cast<uint64_t>(get_number(e));
+  const Request* one = request_find(split_handle(e));
+  if (bytes == 0) return;
+  if (one == nullptr) diverge(e, kOtherAmount);
+  get_view(e, one->view, bytes);
+}
+
 /// True: MPI is to carry the call out on the stand-in, too.
 bool get_file(Event& e) {
   const FileCall file = call_info(e.id).file;
+  if (call_info(e.id).initiation == Initiation::kSplitBegin) return false;
+  if (call_info(e.id).initiation == Initiation::kSplitEnd) return get_split_end(e), false;
   if (call_info(e.id).initiation != Initiation::kBlocking) return stand_in(e), false;
   if (file == FileCall::kRead || file == FileCall::kWrite) return get_message(e), false;
   if (file == FileCall::kOpen) open_stand_in(e);
@@ -272,6 +293,10 @@ bool copy_execute(Event& e) {
       case CallClass::kRequestFree:
         if (e.result == 0) backend->fed->request_free(e.requests, 0);
         break;
+      case CallClass::kPartitionedSend:
+      case CallClass::kPartitionedReceive: stand_in(e); break;
+      case CallClass::kPartitionArrived: get_arrived(e); break;
+      case CallClass::kPartitionReady:
       case CallClass::kCancel:
       case CallClass::kStart: break;
       case CallClass::kCollective: get_collective(e); break;

@@ -84,7 +84,9 @@ bool bytes_of_request(Event& e, const Request* one, int64_t status, uint64_t* by
   *bytes = 0;
   if (one == nullptr || one->gives || (one->persistent && !one->active)) return true;
   if (one->layouts != nullptr) return !one->layouts->takes_any || feed_blocks(e, one->layouts->takes, bytes);
-  return bytes_received(e, status, one->view, one->id, bytes);
+  if (!one->whole) return bytes_received(e, status, one->view, one->id, bytes);
+  *bytes = one->view.bytes;
+  return one->view.reason == Reason::kNone;
 }
 
 const Request* request_at(const Event& e, int64_t i) {
@@ -187,10 +189,36 @@ void put_communicator(Event& e) {
   if (call_info(e.id).comm == CommCall::kConnect) put_error_codes(e, shape[2]);
 }
 
+/// A partition that has come, or, of a request that is not active, nothing.
+void put_arrived(Event& e) {
+  const Request* one = request_find(request_handle(e.requests, 0));
+  if (e.result != 0) return give_up(e, "it returned an error");
+  const bool any = one != nullptr && !one->gives && one->active && one->partitions > 0 && e.partition >= 0;
+  if (any && one->view.reason != Reason::kNone) return give_up(e, kNotReadable);
+  const uint64_t bytes = any ? one->view.bytes / static_cast<uint64_t>(one->partitions) : 0;
+  put_head(e);
+  put_number(e, *e.flag);
+  put_number(e, static_cast<int64_t>(bytes));
+  if (bytes != 0) feed_put_view(*e.thread, one->view, bytes, bytes * static_cast<uint64_t>(e.partition));
+}
+
+/// The second call of split collective access: what has been read is there.
+void put_split_end(Event& e) {
+  if (call_info(e.id).file != FileCall::kRead) return put_message(e, true);
+  const Request* one = request_find(split_handle(e));
+  uint64_t bytes = 0;
+  if (e.result == 0 && one == nullptr) return give_up(e, kOneTooMany);
+  if (e.result == 0 && !bytes_received(e, 0, one->view, e.id, &bytes)) return give_up(e, kNotReadable);
+  put_head(e);
+  put_status(e, 0);
+  put_number(e, static_cast<int64_t>(bytes));
+  if (bytes != 0) feed_put_view(*e.thread, one->view, bytes);
+}
+
 void put_file(Event& e) {
   switch (call_info(e.id).initiation) {
-    case Initiation::kSplitBegin:
-    case Initiation::kSplitEnd: return give_up(e, "it is a part of a split file access");
+    case Initiation::kSplitBegin: return put_head(e);
+    case Initiation::kSplitEnd: return put_split_end(e);
     case Initiation::kPersistent:
     case Initiation::kNonblocking: return put_receive(e, call_info(e.id).file != FileCall::kRead);
     case Initiation::kBlocking: break;
@@ -204,7 +232,7 @@ void put_file(Event& e) {
 
 void led_leave(Event& e) {
   if (e.nested) return give_up(e, "a callback of the program calls it");
-  if (feed_found_nothing(e) && class_of(e.id) != CallClass::kPartitionArrived && class_of(e.id) != CallClass::kWindow) {
+  if (feed_found_nothing(e) && class_of(e.id) != CallClass::kWindow) {
     const uint32_t name = feed_name_of(e);
     if (polls.count != 0 && (polls.name != name || polls.call != static_cast<uint16_t>(e.id))) put_polls(*e.thread);
     polls = {Item::kPolls, static_cast<uint16_t>(e.id), 0, name, polls.count + 1};
@@ -216,7 +244,9 @@ void led_leave(Event& e) {
     case CallClass::kBuffer:
       if (call_info(e.id).initiation != Initiation::kBlocking) give_up(e, "it is not followed");
       return;
-    case CallClass::kSend: put_head(e); return;
+    case CallClass::kSend:
+    case CallClass::kPartitionedSend:
+    case CallClass::kPartitionReady: put_head(e); return;
     case CallClass::kReceive:
     case CallClass::kMatchedReceive: {
       const bool none = !(data_flow_of(e.id) & kMessage) && e.peer == ring::kProcNull;
@@ -254,10 +284,8 @@ void led_leave(Event& e) {
         default: return give_up(e, "it is not followed");
       }
     case CallClass::kFile: return put_file(e);
-    case CallClass::kPartitionedSend:
-    case CallClass::kPartitionedReceive:
-    case CallClass::kPartitionReady:
-    case CallClass::kPartitionArrived:
+    case CallClass::kPartitionedReceive: return put_receive(e, e.peer == ring::kProcNull);
+    case CallClass::kPartitionArrived: return put_arrived(e);
     case CallClass::kGeneralizedRequest:
     case CallClass::kWindow:
     case CallClass::kRma: return give_up(e, "it is not followed");

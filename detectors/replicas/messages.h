@@ -64,6 +64,21 @@ RESIL_MESSAGE(copy_left, note, "replicas: this copy has left the program in %s: 
               "A copy of some ranks only has taken another way than its leader, and can be told nothing any more.",
               "See the finding: the two have diverged.");
 
+RESIL_MESSAGE(something_differs, log,
+              "replicas: what ranks %s give MPI differs in %s. What follows is compared before it is told whether "
+              "anything depends on it",
+              "Replicas have given different data. That may be a flipped bit, or memory that the program has sent "
+              "without having initialised it: then nothing that it gives later differs.",
+              "Wait for the finding: it comes as soon as that is known, at the end of the job at the latest.");
+RESIL_FINDING(no_consequence,
+              "what ranks %s give MPI differs in %s, and nothing that they have given or got since then depends on it: "
+              "the program has sent memory that it has not initialised, or a flip was overwritten. Parts are compared "
+              "as before",
+              "Bytes differ, and all words of other kinds agree after it. Words of this kind are not told any more; "
+              "`without_consequence` in the report counts them.",
+              "nothing, if the finding comes in each run: the program sends bytes that nobody reads. If it comes once, "
+              "a bit "
+              "has flipped where it did no harm.");
 RESIL_FINDING(parts_differ,
               "ranks %s run the same program on the same data and have diverged: what each %s differs first in %s",
               "The parts of the job computed different data. With two parts nobody can tell which of them is right.",

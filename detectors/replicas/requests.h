@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "shim/model/calls.h"
+#include "shim/model/event.h"
 #include "shim/model/view.h"
 #include "shim/tables/flat_transfer.h"
 
@@ -26,9 +27,13 @@ struct Request {
   int32_t peer, tag;
   CallId id;
   bool gives;  ///< the buffer is what the program gives: a persistent or partitioned send
-  bool whole;  ///< all of the buffer is filled, whatever the status says
+  bool whole;  ///< all of the buffer is filled, whatever the status says: MPI_Rget, partitions
   bool persistent, active;
+  int64_t partitions;  ///< of a partitioned message
 };
+
+/// Split collective access has no request: it is known by its file, of which one may be under way. Not a handle's bits.
+inline uint64_t split_handle(const Event& e) { return ~e.object; }
 
 /// From now on it is known by its handle, until request_forget(): datatype and layouts are held. False: no room.
 bool request_remember(const Request& request);

@@ -12,7 +12,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "detectors/replicas/consequence.h"
 #include "shim/abi/backend.h"
+#include "shim/base/hash.h"
 #include "shim/call/parts.h"
 #include "shim/call/runtime.h"
 #include "shim/call/thread.h"
@@ -64,6 +66,12 @@ uint64_t from;  // the next number to be compared
 bool own_apart;
 bool leaving;  // this copy has left the program, without a difference
 bool given_up;  // from here on there is nothing to compare
+constinit Consequences consequences = {};
+Difference first, row;  // of what is open; since a word has agreed
+struct Votes {
+  uint32_t parts[kMostParts + 1];  // how often each is the odd one; nobody
+} votes, row_votes;
+bool got_one, got_others;  // data that differs: since then; before, without consequence
 
 size_t bytes_of(const Batch& batch) { return offsetof(Batch, words) + batch.count * sizeof(Word); }
 
@@ -108,10 +116,60 @@ void take_batch(const Batch& batch) {
 
 bool equal(const Word& one, const Word& other) { return one.data == other.data && one.shape == other.shape; }
 
+Consequences::Kind kind_of(const Origin& origin) {
+  const uint64_t call = hash_combine(origin.site, uint64_t{origin.call} << 1 | origin.gave);
+  return {call, hash_combine(call, origin.bytes)};
+}
+
+/// Replicas that have come apart differ for ever: one finding says it.
+void come_apart(bool sure) {
+  uint32_t all = 0, most = kMostParts;
+  for (uint32_t i = 0; i <= kMostParts; ++i) {
+    all += votes.parts[i];
+    if (votes.parts[i] > votes.parts[most]) most = i;
+  }
+  first.odd = most < kMostParts && votes.parts[most] * 4 >= all * 3 ? static_cast<int>(most) : -1;
+  for (int part = 0; part < place.parts; ++part)
+    if (first.odd < 0 || part == first.odd) (part == place.part ? own_apart : followers[part].apart) = true;
+  found_difference(first, sure);
+}
+
+void no_consequence() {
+  got_others |= got_one;
+  found_no_consequence(first, consequences.agreeing(), consequences.differing());
+}
+
+/// `words` of the parts `has`, of which `odd` is the odd one, differ.
+void differs(uint64_t number, const Word* words, const bool* has, const Origin& origin, int odd, bool certain) {
+  using enum Consequences::Verdict;
+  ++differing;
+  const bool was_open = consequences.open(), was_row = consequences.counting() && consequences.in_a_row() != 0;
+  const Consequences::Verdict verdict = consequences.differs(kind_of(origin), certain);
+  if (!was_row) {
+    row = {number, {}, {}, origin, odd, got_others};
+    memcpy(row.words, words, sizeof(row.words));
+    memcpy(row.compared, has, sizeof(row.compared));
+    row_votes = {};
+  }
+  ++row_votes.parts[odd < 0 ? kMostParts : odd];
+  if (verdict == kKnown) return;
+  if (!was_open) {
+    // Words of kinds that are known to differ may have brought it.
+    first = row;
+    votes = row_votes;
+    got_one = false;
+  } else {
+    ++votes.parts[odd < 0 ? kMostParts : odd];
+  }
+  got_one |= !origin.gave;
+  if (verdict == kOpened) found_something(first);
+  else if (verdict == kReal) come_apart(true);
+}
+
 /// Compares word `number`, which all parts that are still compared have.
 void compare(uint64_t number) {
   const uint64_t at = number % kMostKept;
-  Word words[kMostParts];
+  Word words[kMostParts] = {};
   bool has[kMostParts] = {};
   int parts[kMostParts], count = 0;
   for (int part = 0; part < place.parts; ++part) {
@@ -126,18 +184,23 @@ void compare(uint64_t number) {
     return;
   }
   ++compared;
-  bool same = true;
-  for (int i = 1; i < count; ++i) same = same && equal(words[parts[0]], words[parts[i]]);
-  if (same) [[likely]]
+  bool same = true, same_call = true;
+  for (int i = 1; i < count; ++i) {
+    same = same && equal(words[parts[0]], words[parts[i]]);
+    same_call = same_call && words[parts[0]].shape == words[parts[i]].shape;
+  }
+  const Origin& origin = origins[at];
+  if (same) [[likely]] {
+    // A copy that is fed gets what is right, whatever it has computed.
+    if (consequences.counting() && (origin.gave || !place.fed) &&
+        consequences.agrees(kind_of(origin), words[parts[0]].data) == Consequences::Verdict::kNone)
+      no_consequence();
     return;
+  }
   int odd = -1;
   for (int i = 0; i < count && count == 3; ++i)
     if (equal(words[parts[(i + 1) % 3]], words[parts[(i + 2) % 3]])) odd = parts[i];
-  differing += 1;
-  found_difference(number, words, has, origins[at], odd);
-  // Replicas that have come apart differ for ever: one finding says it.
-  for (int part = 0; part < place.parts; ++part)
-    if (odd < 0 || part == odd) (part == place.part ? own_apart : followers[part].apart) = true;
+  differs(number, words, has, origin, odd, !same_call || origin.sums);
 }
 
 void compare_what_is_there() {
@@ -278,7 +341,7 @@ void words_progress(uint64_t now) {
 }
 
 void words_diverge(Thread& thread) {
-  if (open) words_add(thread, {0, 0}, {0, 0, -1, -1, 0, true});
+  if (open) words_add(thread, {0, 0}, {0, 0, -1, -1, 0, true, false, 0});
 }
 
 void words_leave() { leaving = true; }
@@ -356,11 +419,15 @@ void words_end(Thread& thread) {
     Word words[kMostParts] = {};
     bool has[kMostParts] = {};
     has[place.part] = has[part] = true;
-    differing += 1;
     Origin origin = number < added && added - number <= kMostKept ? origins[number % kMostKept] : Origin{};
     origin.gave = true;
-    found_difference(number, words, has, origin, -1);
+    differs(number, words, has, origin, -1, true);
     follower.apart = true;
+  }
+  switch (consequences.end()) {
+    case Consequences::Verdict::kNone: no_consequence(); break;
+    case Consequences::Verdict::kUndecided: come_apart(false); break;
+    default: break;
   }
   open = false;
   found_end(thread);
@@ -381,7 +448,9 @@ void words_report(JsonWriter& json) {
   json.integer("words", static_cast<int64_t>(added));
   if (leads) json.integer("compared", static_cast<int64_t>(compared));
   json.integer("left_out", static_cast<int64_t>(left_out));
-  if (leads) json.integer("differing", static_cast<int64_t>(differing));
+  if (!leads) return;
+  json.integer("differing", static_cast<int64_t>(differing));
+  json.integer("without_consequence", static_cast<int64_t>(consequences.known()));
 }
 
 }  // namespace resil::replicas

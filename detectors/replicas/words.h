@@ -29,6 +29,8 @@ struct Origin {
   int32_t peer, tag;
   uint16_t call;
   bool gave;  ///< the program's own data; else what MPI gave it
+  bool sums;  ///< one number of a reduction: whatever it was, the result depends on it
+  uint16_t element;  ///< Value::element
 };
 
 /// This rank's place.
@@ -96,9 +98,20 @@ void leave_together();
 /// see that somebody did, before they can get data that depends on it. Async-signal-safe; a system call once.
 void may_differ(const char* why);
 bool may_anything_differ();
-/// Differences are told by who gave the first wrong word; others have it from there. `odd`: the part that is wrong by
-/// vote, -1: nobody knows.
-void found_difference(uint64_t number, const Word* words, const bool* compared, const Origin& origin, int odd);
+/// Where partners differ first. They are told by who gave that word; others have it from there.
+struct Difference {
+  uint64_t number;
+  Word words[3];
+  bool compared[3];
+  Origin origin;
+  int odd;  ///< the part that is wrong by vote; -1: nobody knows
+  bool after_others;  ///< this rank has got data before that differed as well
+};
+/// Something differs: it is not known yet whether that has consequences.
+void found_something(const Difference& difference);
+/// That it had none; or it had. `sure`: something depends on it; else there was too little after it.
+void found_no_consequence(const Difference& difference, uint64_t agreeing, uint64_t differing);
+void found_difference(const Difference& difference, bool sure);
 /// At the end: nobody has told of a difference that somebody has.
 void found_end(Thread& thread);
 /// All that this rank sends has been given to MPI. Seen by partners outside of MPI.

@@ -95,13 +95,23 @@ void Finding::add(const char* name, const char* format, ...) {
   va_end(arguments);
 }
 
-unsigned finding_publish(const Finding& finding) {
-  unsigned number;
-  {
+unsigned finding_keep(const Finding& finding) {
+  SpinGuard guard(lock);
+  const unsigned number = ++made;
+  if (number <= kKept) kept[number - 1] = finding;
+  return number;
+}
+
+void finding_settle(unsigned number, const Finding& finding) {
+  if (number <= kKept) {
     SpinGuard guard(lock);
-    number = ++made;
-    if (number <= kKept) kept[number - 1] = finding;
+    kept[number - 1] = finding;
   }
+  if (number <= kPrinted) on_own_stack([&] { print(finding, number); });
+}
+
+unsigned finding_publish(const Finding& finding) {
+  const unsigned number = finding_keep(finding);
   if (number <= kPrinted) on_own_stack([&] { print(finding, number); });
   return number;
 }

@@ -41,6 +41,10 @@ struct Finding {
 
 /// Keeps it and prints a short block. Returns how many findings there are now, dropped ones included.
 unsigned finding_publish(const Finding& finding);
+/// Keeps it for the report, should there be no more: it is not settled yet. Returns the same.
+unsigned finding_keep(const Finding& finding);
+/// Prints `finding`, and keeps it in the place of what finding_keep() has returned `number` for.
+void finding_settle(unsigned number, const Finding& finding);
 unsigned finding_count();
 void findings_report(JsonWriter& json);
 

@@ -98,9 +98,13 @@ constexpr auto kTraits = by_call(flow);
 constexpr Value kNothing = {0, ValueType::kNone, false};
 constexpr Value kUnreadable = {0, ValueType::kNone, true};
 
+uint16_t element_of(const TypeMap& map) {
+  return static_cast<uint16_t>(static_cast<unsigned>(map.basic.kind) << 8 | (map.basic.width & 0xff));
+}
+
 /// Up to eight bytes in one piece: the number that they are.
 Value small_value(const TypeMap& map, const void* data, uint64_t bytes) {
-  Value value = {0, ValueType::kBytes, false};
+  Value value = {0, ValueType::kBytes, false, element_of(map)};
   memcpy(&value.bits, data, bytes);
   if (map.basic.width != bytes) return value;
   const unsigned unused = 64 - 8 * static_cast<unsigned>(bytes);
@@ -149,7 +153,7 @@ Value read_view(const View& view, uint64_t bytes) {
     if (bytes == 0) return kNothing;
     if (view.type->contiguous) return small_value(*view.type, view.buffer, bytes);
   }
-  return {view_digest(view, bytes), ValueType::kDigest, false};
+  return {view_digest(view, bytes), ValueType::kDigest, false, element_of(*view.type)};
 }
 
 Value read_blocks(Event& e, const FlatTransfer& flat) {
@@ -162,7 +166,8 @@ Value read_blocks(Event& e, const FlatTransfer& flat) {
     if (view.bytes == 0) continue;
     const Value one = read_view(view, view.bytes);
     // One block is kept as it is, several by a digest of their digests in the order of the ranks.
-    all = ++blocks == 1 ? one : Value{mix64(all.bits ^ mix64(one.bits + blocks)), ValueType::kDigest, false};
+    all =
+        ++blocks == 1 ? one : Value{mix64(all.bits ^ mix64(one.bits + blocks)), ValueType::kDigest, false, one.element};
   }
   return all;
 }

@@ -42,6 +42,7 @@ struct Value {
   uint64_t bits;
   ValueType type;  ///< kNone: no data
   bool unread;  ///< it has data that must not, or cannot, be read
+  uint16_t element = 0;  ///< what it consists of: BasicKind << 8 and bytes; 0: several, or not known
 };
 
 /// The first `bytes` bytes of what the view shows.

@@ -3,7 +3,7 @@
 // For replicas_some_test.py: what a copy that is fed by its leader must do as its leader did. Prints a digest of all
 // that has come. FLIP: the job's rank in which something goes wrong, HOW (bit, way, exit, abort, loop, size).
 //
-// parts_some topologies|messages|large|steps|deadlock
+// parts_some topologies|messages|large|steps|deadlock|split FILE|partitions
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,6 +188,77 @@ static void steps(void) {
   note(&value, sizeof(value));
 }
 
+/* Split collective file access: what a rank writes depends on what it has read. */
+static void split(const char* name) {
+  enum { kCount = 24 };
+  double data[kCount], came[2 * kCount];
+  MPI_File file;
+  MPI_Status status;
+  MPI_Datatype every;
+  const MPI_Offset bytes = kCount * (MPI_Offset)sizeof(double);
+  OK(MPI_Type_vector(kCount, 1, 2, MPI_DOUBLE, &every));
+  OK(MPI_Type_commit(&every));
+  OK(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+  for (int i = 0; i < kCount; ++i) data[i] = rank + i * 0.5;
+  for (int i = 0; i < 2 * kCount; ++i) came[i] = 0;
+  for (int step = 0; step < 12; ++step) {
+    int count = 0;
+    if (step == 6 && wrong("bit")) ((unsigned char*)&data[7])[6] ^= 4;
+    OK(MPI_File_write_at_all_begin(file, rank * bytes, data, kCount, MPI_DOUBLE));
+    OK(MPI_File_write_at_all_end(file, data, &status));
+    OK(MPI_Get_count(&status, MPI_DOUBLE, &count));
+    CHECK(count == kCount);
+    OK(MPI_File_sync(file));
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_File_sync(file));
+    if (step % 2 == 0) {
+      OK(MPI_File_read_at_all_begin(file, (rank + 1) % size * bytes, came, 1, every));
+      OK(MPI_File_read_at_all_end(file, came, &status));
+    } else {
+      OK(MPI_File_seek(file, (rank + 1) % size * bytes, MPI_SEEK_SET));
+      OK(MPI_File_read_all_begin(file, came, 1, every));
+      OK(MPI_File_read_all_end(file, came, MPI_STATUS_IGNORE));
+    }
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (int i = 0; i < kCount; ++i) data[i] = (data[i] + came[2 * i]) * 0.5 + step + i;
+  }
+  note(data, sizeof(data));
+  OK(MPI_File_close(&file));
+  OK(MPI_Type_free(&every));
+}
+
+/* Partitioned messages, of which partitions are read as soon as they have come. */
+static int partitions(void) {
+#if MPI_VERSION >= 4
+  enum { kParts = 4, kEach = 6 };
+  double out[kParts * kEach], in[kParts * kEach];
+  MPI_Request requests[2];
+  OK(MPI_Psend_init(out, kParts, kEach, MPI_DOUBLE, (rank + 1) % size, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
+  OK(MPI_Precv_init(in, kParts, kEach, MPI_DOUBLE, (rank + size - 1) % size, 3, MPI_COMM_WORLD, MPI_INFO_NULL,
+                    &requests[1]));
+  for (int i = 0; i < kParts * kEach; ++i) out[i] = rank + i, in[i] = 0;
+  for (int step = 0; step < 12; ++step) {
+    double early = 0;
+    if (step == 6 && wrong("bit")) ((unsigned char*)&out[7])[6] ^= 4;
+    OK(MPI_Startall(2, requests));
+    for (int i = 0; i < kParts; ++i) OK(MPI_Pready((i + step) % kParts, requests[0]));
+    for (int i = 0, came = 0; step % 3 != 2 && i < kParts; ++i) {
+      for (came = 0; !came;) OK(MPI_Parrived(requests[1], i, &came));
+      early += in[i * kEach + step % kEach];
+    }
+    if (step % 2 == 0) OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    else OK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE)), OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
+    for (int i = 0; i < kParts * kEach; ++i) out[i] = (out[i] + in[kParts * kEach - 1 - i]) * 0.5 + early + step;
+  }
+  note(out, sizeof(out));
+  OK(MPI_Request_free(&requests[0]));
+  OK(MPI_Request_free(&requests[1]));
+  return 1;
+#else
+  return 0;
+#endif
+}
+
 /* Two ranks that wait for each other. */
 static void deadlock(void) {
   int value = 0;
@@ -200,17 +271,20 @@ int main(int argc, char** argv) {
   OK(MPI_Init(&argc, &argv));
   OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
   OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
-  CHECK(argc == 2 && size <= 8);
+  int has = 1;
+  CHECK(argc >= 2 && size <= 8);
   if (strcmp(argv[1], "topologies") == 0) topologies();
   else if (strcmp(argv[1], "messages") == 0) messages();
   else if (strcmp(argv[1], "large") == 0) large();
   else if (strcmp(argv[1], "deadlock") == 0) deadlock();
+  else if (strcmp(argv[1], "split") == 0 && argc > 2) split(argv[2]);
+  else if (strcmp(argv[1], "partitions") == 0) has = partitions();
   else steps();
   unsigned long long all[8];
   /* Of rank 0's own order of messages nothing is said. */
   if (strcmp(argv[1], "messages") == 0) digest = 0;
   OK(MPI_Gather(&digest, 1, MPI_UNSIGNED_LONG_LONG, all, 1, MPI_UNSIGNED_LONG_LONG, 0, MPI_COMM_WORLD));
-  for (int i = 0; rank == 0 && i < size; ++i) printf("rank %d: %016llx\n", i, all[i]);
+  for (int i = 0; rank == 0 && has && i < size; ++i) printf("rank %d: %016llx\n", i, all[i]);
   OK(MPI_Finalize());
-  return 0;
+  return has ? 0 : 77; /* this MPI has no partitioned messages */
 }

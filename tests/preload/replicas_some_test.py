@@ -19,8 +19,8 @@ import programs_test  # noqa: E402
 BUILD = MPI = ""
 ALWAYS = ("p2p", "communicators", "files", "fortran_f08", "spawn")  # the others are of the same kinds
 REFUSED = ("sessions", "mpi4", "threads", "stress_threads")  # sessions, or several threads
-# What they call cannot be handed over: windows, generalized requests, errors of several requests, a type for each rank, split files.
-GIVEN_UP = ("rma", "rma_checks", "rma_threads", "window_base", "collectives", "callbacks", "errors", "files", "collective_checks")
+# What they call cannot be handed over: windows, generalized requests, errors of several requests, a type for each rank.
+GIVEN_UP = ("rma", "rma_checks", "rma_threads", "window_base", "collectives", "callbacks", "errors", "collective_checks")
 
 
 def settings(ranks, parts=2):
@@ -107,6 +107,20 @@ def check_flip(kind, where, parts):
     named = {"culprit_ranks": [where], "victim_ranks": []} if parts == 3 else {"culprit_ranks": [], "victim_ranks": [1, 4]}
     assert named.items() <= found[0].items(), found
     assert {"send": "MPI_Send", "isend": "MPI_Isend", "reduce": "MPI_Allreduce"}[kind] in found[0]["message"], found
+
+
+def check_handed_over(scene, copies, call, parts=2):
+    """Clean, as alone; and a flip in a copy is found in the call that gives it, and leaves the program's result alone."""
+    arguments = scene if scene != "split" else f"split {os.path.join(jobs.scratch(), 'file')}"
+    plain = jobs.run(MPI, 3, [os.path.join(BUILD, f"parts_some.{MPI}"), *arguments.split()], preload=False, timeout=60)
+    if plain.returncode == 77:
+        raise LeftOut("this MPI has none of these calls")
+    check_same("parts_some", arguments, copies, parts)
+    result = job("parts_some", arguments, copies, parts=parts, FLIP="3", HOW="bit", RESIL_ON_MISMATCH="log")
+    assert result.returncode == 0 and result.stdout == plain.stdout, transparent.describe("output differs", plain, result)
+    found = findings_of(result)
+    assert len(found) == 1 and found[0]["confidence"] == "verified" and 3 in found[0]["culprit_ranks"] + found[0]["victim_ranks"], (result.text(), found)
+    assert call in found[0]["message"], found
 
 
 def check_wrong_way(how):
@@ -239,6 +253,8 @@ def main(build, mpi, *names):
     checks += [(f"a copy goes wrong, {how}", check if how in ("way", "loop") else Long(check)) for how in ("way", "exit", "abort", "loop", "size")
                for check in [lambda how=how: check_wrong_way(how)]]
     checks += [("three of each", lambda: check_same("replicas", "flip all", ("0,2", 2), 3)), ("what cannot be handed over", check_given_up),
+               ("split file access", lambda: check_handed_over("split", ("1", 1), "MPI_File_write_at_all_begin")), ("partitioned messages", lambda: check_handed_over("partitions", ("1", 1), "MPI_Psend_init")),
+               ("split file access, three of each", Long(lambda: check_handed_over("split", ("0,2", 2), "MPI_File_write_at_all_begin", 3))),
                ("a deadlock", check_hang), ("beside checksums", check_checksums), ("files", Long(check_files)), ("what is refused", check_refused), ("standard input", Long(check_input)),
                ("CG in Fortran", lambda: check_application(lambda: flips.cg(MPI, 96, 80), ("0,2", 2))),
                ("LAMMPS", Long(lambda: check_application(lammps, ("0-1", 2))))]

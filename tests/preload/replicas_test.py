@@ -287,6 +287,32 @@ def check_restless():
     assert len(found) == 1 and found[0]["confidence"] == "suspected" and "no two of the three" in str(found[0]["evidence"]), found
 
 
+def check_unset(parts, unset, steps=100, **env):
+    """Bytes that differ and that nobody reads: one finding, suspected, which ends no job; all is compared, and a fault is found after it."""
+    def run(**more):
+        result = jobs.run(MPI, 2 * parts, [os.path.join(BUILD, f"parts_unset.{MPI}"), str(steps)],
+                          env={"RESIL_REPLICAS": str(parts), "RESIL_ON_MISMATCH": "abort", **env, **more, **({"UNSET": unset} if unset else {})})
+        assert not result.timed_out, result.text()
+        return result, [one for report in reports.load(result.directory).values() for one in report["findings"]]
+    result, found = run()
+    assert result.returncode == 0 and result.stdout, result.text()
+    assert 0 < len(found) <= 2 and all(one["kind"] == "parts_differ" and one["confidence"] == "suspected" for one in found), found
+    assert all("nothing that they have given or got since then depends on it" in one["message"] and "MPI_Send" in one["message"] and
+               "512 bytes" in one["message"] and "floating-point numbers of 8 bytes" in str(one["evidence"]) for one in found), found
+    for rank, report in reports.load(result.directory).items():
+        of = report["replicas"]
+        assert not of["left_out"] and (rank > 1 or of["compared"] == of["words"] >= 6 * steps), of
+        assert rank > 1 or of["differing"] == of["without_consequence"] == (2 * steps if unset else of["differing"]) > 0, of
+    if not unset or steps < 50:  # too little for words to tell what the flip is and what not
+        return
+    flipped = 2 * parts - 1
+    result, found = run(FLIP=str(flipped))
+    assert result.returncode != 0, result.text()
+    found = [one for one in found if one["confidence"] == "verified"]
+    assert len(found) == 1 and "has consequences" not in found[0]["message"], (result.text(), found)
+    assert flipped in found[0]["culprit_ranks"] + found[0]["victim_ranks"] and "256 bytes" in found[0]["message"], found
+
+
 def check_names():
     """On two hosts, one for each part: the second part is told the names of the first one's."""
     if subprocess.run(["unshare", "--uts", "hostname", "host-0"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
@@ -439,6 +465,10 @@ def main(build, mpi, *names):
                ("names of hosts", check_names), ("process ids", check_ids), ("not deterministic", check_restless), ("a pool of workers", Long(check_pool)),
                *((f"requests of all kinds, {what}", lambda what=what: check_kinds(what)) for what in ("start", "ireduce")),
                ("two parts that differ, by default", check_default),
+               ("bytes that nobody reads, two parts", lambda: check_unset(2, "all")), ("bytes that nobody reads, three parts", lambda: check_unset(3, "all")),
+               ("bytes that nobody reads, in one of three parts", lambda: check_unset(3, "last")),
+               ("bytes that nobody reads, a short job", lambda: check_unset(2, "all", steps=6)),
+               ("a flip where nobody reads", lambda: check_unset(3, None, FLIP_UNREAD="3")),
                *((f"data by {what}", lambda what=what, call=call: check_more_kinds(what, call))
                  for what, call in (("partitioned", "MPI_Psend_init"), ("collective", "MPI_Allreduce_init"), ("get", "MPI_Put"))),
                *((f"flips, {kind}, {parts} parts", lambda kind=kind, parts=parts: check_flips(parts, kind))
