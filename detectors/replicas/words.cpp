@@ -141,10 +141,10 @@ void no_consequence() {
 
 /// `words` of the parts `has`, of which `odd` is the odd one, differ.
 void differs(uint64_t number, const Word* words, const bool* has, const Origin& origin, int odd, bool certain) {
-  using enum Consequences::Verdict;
+  using Verdict = Consequences::Verdict;
   ++differing;
   const bool was_open = consequences.open(), was_row = consequences.counting() && consequences.in_a_row() != 0;
-  const Consequences::Verdict verdict = consequences.differs(kind_of(origin), certain);
+  const Verdict verdict = consequences.differs(kind_of(origin), certain);
   if (!was_row) {
     row = {number, {}, {}, origin, odd, got_others};
     memcpy(row.words, words, sizeof(row.words));
@@ -152,7 +152,7 @@ void differs(uint64_t number, const Word* words, const bool* has, const Origin& 
     row_votes = {};
   }
   ++row_votes.parts[odd < 0 ? kMostParts : odd];
-  if (verdict == kKnown) return;
+  if (verdict == Verdict::kKnown) return;
   if (!was_open) {
     // Words of kinds that are known to differ may have brought it.
     first = row;
@@ -162,8 +162,8 @@ void differs(uint64_t number, const Word* words, const bool* has, const Origin& 
     ++votes.parts[odd < 0 ? kMostParts : odd];
   }
   got_one |= !origin.gave;
-  if (verdict == kOpened) found_something(first);
-  else if (verdict == kReal) come_apart(true);
+  if (verdict == Verdict::kOpened) found_something(first);
+  else if (verdict == Verdict::kReal) come_apart(true);
 }
 
 /// Compares word `number`, which all parts that are still compared have.
