@@ -240,7 +240,6 @@ constexpr Module kDoubleRun = {
     .description = "runs steps of the program twice and compares their results (resil.h)",
     .stage = Stage::kSteps,
     .enabled = enabled,
-    .before_init = digest_prepare,
     .report = report,
 };
 RESIL_MODULE(kDoubleRun);

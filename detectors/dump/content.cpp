@@ -238,7 +238,7 @@ void Content::requests() const {
 void Content::communicators() const {
   text.str("\nCommunicators (collectives are calls entered by this rank):\n");
   uint32_t put = 0;
-  for (uint32_t i = 1; runtime.comms != nullptr && i < runtime.comm_count; ++i) {
+  for (uint32_t i = 1; runtime.comms != nullptr && i < std::min(runtime.comm_count, most_communicators); ++i) {
     const ring::Comm& comm = runtime.comms[i];
     const bool unused = comm.size <= 0 && comm.collectives == 0;
     if (comm.id == 0 || unused || ++put > kListedComms) continue;

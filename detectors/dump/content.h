@@ -35,6 +35,7 @@ struct Content {
   Symbols& symbols;
   const Moment& moment;
   const Pending& pending;
+  uint32_t most_communicators = ~0u;  ///< entries of section "comms" that are looked at
 
   /// "rank 3 of 16 (node17, pid 812): in MPI_Recv from rank 2, …, for 12.4 s, called at …" One line for each trace
   /// buffer, newline included; at most `most` trace buffers, and a line that counts the rest. `prefix` begins each

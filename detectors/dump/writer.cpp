@@ -124,7 +124,7 @@ void rehearse(Workspace* workspace) {
   workspace->symbols.limit_search(16);  // the code is warm after that; all of the C library's take 1 ms
   find_pending(&workspace->pending, 8);  // a look at all of them makes half a megabyte resident, for 0.3 ms
   SafeText text(workspace->buffer, sizeof workspace->buffer, -1);
-  const Content content{text, workspace->symbols, moment, workspace->pending};
+  const Content content{text, workspace->symbols, moment, workspace->pending, 8};
   ucontext_t context;
   getcontext(&context);
   make_path(workspace->path, sizeof workspace->path, 0);

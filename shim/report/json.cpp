@@ -33,19 +33,33 @@ int utf8_length(const unsigned char* s) {
 
 }  // namespace
 
+void JsonWriter::put_bytes(const char* from, size_t bytes) {
+  while (bytes != 0) {
+    if (used_ == kBuffer && one_line_) error_ = EMSGSIZE, used_ = 0;
+    if (used_ == kBuffer) flush();
+    const size_t part = bytes < kBuffer - used_ ? bytes : kBuffer - used_;
+    memcpy(buffer_ + used_, from, part);
+    used_ += part;
+    from += part;
+    bytes -= part;
+  }
+}
+
 void JsonWriter::put(char c) {
-  if (used_ == kBuffer && one_line_) error_ = EMSGSIZE, used_ = 0;
-  if (used_ == kBuffer) flush();
+  if (used_ == kBuffer) [[unlikely]]
+    return put_bytes(&c, 1);
   buffer_[used_++] = c;
 }
 
-void JsonWriter::put_text(const char* text) {
-  while (*text != 0) put(*text++);
-}
+void JsonWriter::put_text(const char* text) { put_bytes(text, strlen(text)); }
 
 void JsonWriter::put_string(const char* text) {
   put('"');
   for (auto* s = reinterpret_cast<const unsigned char*>(text); *s != 0;) {
+    const unsigned char* plain = s;
+    while (*s >= 0x20 && *s < 0x7f && *s != '"' && *s != '\\') ++s;
+    put_bytes(reinterpret_cast<const char*>(plain), static_cast<size_t>(s - plain));
+    if (*s == 0) break;
     char escape[8];
     int length = utf8_length(s);
     if (*s == '"' || *s == '\\') {

@@ -41,6 +41,7 @@ class JsonWriter {
   void shut(char bracket);
   void separate(const char* key);
   void put(char c);
+  void put_bytes(const char* from, size_t bytes);
   void put_text(const char* text);
   void put_string(const char* text);
   void flush();

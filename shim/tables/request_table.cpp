@@ -292,9 +292,15 @@ bool request_table_create() {
 }
 
 uint64_t requests_left(void (*visit)(const ring::Request&, void* context), void* context) {
-  for (uint32_t i = 0; i < bucket_count * kBucket; ++i)
-    if (__atomic_load_n(&keys[i], __ATOMIC_ACQUIRE) != 0 && load(runtime.requests[i].key) != 0)
-      visit(runtime.requests[i], context);
+  for (uint32_t bucket = 0; bucket < bucket_count; ++bucket) {
+    const uint32_t first = bucket * kBucket;
+    const uint64_t* place = keys + first;
+    uint64_t any = 0;
+    for (uint32_t i = 0; i < kBucket; ++i) any |= __atomic_load_n(&place[i], __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; any != 0 && i < kBucket; ++i)
+      if (load(place[i]) != 0 && load(runtime.requests[first + i].key) != 0)
+        visit(runtime.requests[first + i], context);
+  }
   return __atomic_load_n(&overflow_in_use, __ATOMIC_RELAXED);
 }
 

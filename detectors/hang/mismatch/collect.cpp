@@ -51,7 +51,8 @@ uint32_t find_entries(Mismatch& mismatch, const Watched* watched, uint32_t count
         static_cast<uint32_t>(watched[w].rank) >= mismatch.world)
       continue;
     const bool over = is_over(watched[w]);
-    for (uint32_t t = 0; t < kHistories; ++t) {
+    const uint32_t end = __atomic_load_n(&watched[w].section->histories_end, __ATOMIC_ACQUIRE);
+    for (uint32_t t = 0; t < (end != 0 && end < kHistories ? end : kHistories); ++t) {
       const CollectiveHistory& history = watched[w].section->histories[t];
       const uint64_t comm = load(history.comm), sequence = load(history.sequence), shape = load(history.shape);
       if (comm == 0 || sequence == 0 || (shape & kHistoryMembers) <= 1) continue;

@@ -167,22 +167,21 @@ void add_rank(Arena& to, const Watched& rank) {
   const Section& section = *rank.section;
   const uint32_t irregular = __atomic_load_n(&section.irregular, __ATOMIC_ACQUIRE);
   bool marked = (irregular & kIrregular) != 0;
-  for (uint32_t i = 0; i < kEnvelopes && !marked; ++i) {
-    const Envelope& envelope = section.envelopes[i];
+  each_envelope(section, [&](const Envelope& envelope) {
     // A wildcard that was not told what it got may have taken any message.
-    marked = load(envelope.comm) > kNobody && is_wild_envelope(envelope.peer, envelope.tag) &&
-             envelope.posted != envelope.told;
-  }
+    marked = marked || (load(envelope.comm) > kNobody && is_wild_envelope(envelope.peer, envelope.tag) &&
+                        envelope.posted != envelope.told);
+    return !marked;
+  });
   if (marked) {
     add(to, Balance{0, rank.rank, rank.rank, kMarkTag, 0, 0, 1});
   } else {
     if (irregular & kForgotten) add(to, Balance{0, rank.rank, rank.rank, kForgotTag, 0, 0, 1});
-    for (uint32_t i = 0; i < kEnvelopes; ++i) {
-      const Envelope& envelope = section.envelopes[i];
+    each_envelope(section, [&](const Envelope& envelope) {
       const uint64_t comm = load(envelope.comm);
       if (comm <= kNobody || envelope.peer < 0 || envelope.tag <= kFirstToken ||
           is_wild_envelope(envelope.peer, envelope.tag))
-        continue;
+        return true;
       if (envelope.tag == kOtherTags) {
         add(to, Balance{comm, rank.rank, envelope.peer, kMixedTag, 0, 0, 1});
         add(to, Balance{comm, envelope.peer, rank.rank, kMixedTag, 0, 0, 1});
@@ -191,7 +190,8 @@ void add_rank(Arena& to, const Watched& rank) {
                       static_cast<int64_t>(envelope.sent)});
       add(to, Balance{comm, envelope.peer, rank.rank, envelope.tag, 0, type_of(envelope, envelope.types.posted),
                       static_cast<int64_t>(0 - (envelope.posted + envelope.taken))});
-    }
+      return true;
+    });
   }
 }
 

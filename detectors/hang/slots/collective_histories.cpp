@@ -156,6 +156,9 @@ uint64_t count_collective(uint32_t comm_index, uint64_t signature, uint32_t type
   if (comm_index >= kHistories) return number;
   CollectiveHistory& history = writer.section->histories[comm_index];
   if (history.comm != comm.id) {
+    uint32_t& end = writer.section->histories_end;
+    for (uint32_t was = __atomic_load_n(&end, __ATOMIC_RELAXED); was <= comm_index;)
+      if (__atomic_compare_exchange_n(&end, &was, comm_index + 1, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) break;
     const uint32_t members =
         static_cast<uint32_t>(comm.size) + (comm.remote_size > 0 ? static_cast<uint32_t>(comm.remote_size) : 0);
     history_begin(history, comm.id, members,

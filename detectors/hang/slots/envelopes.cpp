@@ -41,6 +41,8 @@ Envelope* claim(uint64_t comm, int32_t peer, int32_t tag, uint32_t reach) {
     Envelope* place = &envelopes.table[(home + i) % kEnvelopes];
     if (place->comm > kNobody) continue;
     __atomic_store_n(&in_use, in_use + 1, __ATOMIC_RELAXED);
+    const uint32_t group = static_cast<uint32_t>(place - envelopes.table) / kEnvelopesTogether;
+    __atomic_store_n(&section->unused_envelopes, section->unused_envelopes & ~(1u << group), __ATOMIC_RELAXED);
     __atomic_store_n(&place->comm, kNobody, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
     place->peer = peer;
@@ -111,6 +113,8 @@ Envelope* claim_or_sweep(uint64_t comm, int32_t peer, int32_t tag, uint32_t reac
 void envelopes_prepare(Section& section) {
   envelopes = {section.envelopes, &section.irregular, true};
   hang::section = &section;
+  __atomic_store_n(&section.unused_envelopes, ~0u, __ATOMIC_RELEASE);
+  __atomic_store_n(&section.histories_end, 1, __ATOMIC_RELEASE);
   in_use = 0;
   swept_at = ~0u;
 }

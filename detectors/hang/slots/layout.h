@@ -180,6 +180,9 @@ struct Section {
   uint32_t own_thread_count;
   int32_t abort_signal;  ///< makes this rank leave with exit status 92; 0: none was free
   int32_t own_threads[kOwnThreads];  ///< tids of threads that began inside MPI_Init, and of resil's: not the program's
+  // So that nobody reads pages that were never written, which would make them resident. 0: not said.
+  uint32_t histories_end;  ///< no history at this index or a higher one has ever been in use
+  uint32_t unused_envelopes;  ///< bit i: none of the kEnvelopesTogether from i * kEnvelopesTogether on has ever been
   uint64_t final_comm;  ///< id of MPI_COMM_WORLD once MPI_Finalize was called (which may delete its entry in "comms")
   uint64_t final_sequence;  ///< of MPI_Finalize on it
   uint64_t hidden_receives;  ///< pending, and not in section "requests": that was full
@@ -198,6 +201,18 @@ struct Section {
   CollectiveHistory histories[kHistories];
   // then Pending[request_count]
 };
+
+constexpr uint32_t kEnvelopesTogether = kEnvelopes / 32;
+
+/// Calls visit(envelope) with those that may be in use, until it returns false.
+template <class Visit>
+void each_envelope(const Section& section, Visit visit) {
+  for (uint32_t left = ~__atomic_load_n(&section.unused_envelopes, __ATOMIC_ACQUIRE); left != 0; left &= left - 1) {
+    const Envelope* first = section.envelopes + static_cast<uint32_t>(__builtin_ctz(left)) * kEnvelopesTogether;
+    for (uint32_t i = 0; i < kEnvelopesTogether; ++i)
+      if (!visit(first[i])) return;
+  }
+}
 
 /// Whether a thread of that rank is not the program's, but MPI's or resil's.
 inline bool is_own_thread(const Section& section, int32_t tid) {
