@@ -59,6 +59,12 @@ uint64_t pack(const Watched& w, char* to) {
   return type_pack(*w.view.type, w.view.buffer, w.view.count, 0, w.bytes, to);
 }
 
+/// Is it known, without a copy, to hold what was copied last? Mostly it does.
+bool is_as_copied(const Watched& w) {
+  const TypeMap& type = *w.view.type;
+  return type.contiguous && memcmp(static_cast<const char*>(w.view.buffer) + type.low, w.copies.now, w.bytes) == 0;
+}
+
 }  // namespace
 
 bool enabled;
@@ -76,7 +82,8 @@ void entered(const Event& e) {
         w.shared = true;
         continue;
       }
-      pack(w, scratch);
+      if (is_as_copied(w)) continue;
+      pack(w, scratch);  // the library may be writing: what is judged is one state of it
       if (memcmp(scratch, w.copies.now, w.bytes) == 0) continue;
       if (!w.changed) {
         memcpy(w.copies.from, w.copies.now, w.bytes);
@@ -101,7 +108,7 @@ void left(const Event& e) {
   last_call = static_cast<uint16_t>(e.id);
   for (uint32_t i = 0; i < highest; ++i) {
     Watched& w = watched[i];
-    if (!w.taken || w.shared) continue;
+    if (!w.taken || w.shared || (w.valid && is_as_copied(w))) continue;
     pack(w, w.copies.now);
     w.valid = true;
   }
