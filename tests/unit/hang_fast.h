@@ -165,6 +165,22 @@ struct Program {
     else fast::message_done<id>(call, result);
   }
 
+  /// What readers see of a collective that has just been started, before another one takes its place.
+  void look_at_started(uint64_t key) {
+    for (uint32_t i = 0; i < runtime.request_count; ++i) {
+      const ring::Request& entry = runtime.requests[i];
+      const Pending& pending = reinterpret_cast<const Pending*>(slots.watched.section + 1)[i];
+      if (entry.key != key || entry.kind != static_cast<uint8_t>(ring::RequestKind::kCollective)) continue;
+      for (const uint64_t value :
+           {entry.site, entry.bytes, uint64_t{entry.comm}, uint64_t{entry.call},
+            uint64_t{entry.flags} & ~uint64_t{ring::kPostedLater}, static_cast<uint64_t>(pending.peer),
+            uint64_t{pending.ordinal}, uint64_t{pending.mode}, uint64_t{pending.flags}, uint64_t{pending.both},
+            static_cast<uint64_t>(pending.receive_tag), pending.sequence})
+        started = started * 0x9e3779b97f4a7c15 + value + 1;
+      ++started_count;
+    }
+  }
+
   /// `key`: of nonblocking ones.
   template <CallId id>
   void collective(uint64_t site, int root, int64_t count, uint64_t type, uint64_t op, uint64_t comm, int result,
@@ -353,6 +369,7 @@ struct Program {
               break;
             default: collective<CallId::kMPI_Iallreduce>(site + 40, 0, count, type, 3 + variant, comm, result, key);
           }
+          if (key != backend->request_null()) look_at_started(key);
           if (result == 0) open.push_back(reinterpret_cast<void*>(key));
           break;
         default:
@@ -387,7 +404,7 @@ struct Program {
     const auto add = [&](auto... values) { ((out += std::to_string(values) + " "), ...), out += "\n"; };
     show_trace(runtime.traces[0], add);
     show_trace(runtime.traces[1], add);
-    add(slots.thread().depth, second->depth);
+    add(slots.thread().depth, second->depth, started, started_count);
     for (uint32_t i = 0; i < runtime.request_count; ++i) {
       const ring::Request& entry = runtime.requests[i];
       const Pending& pending = reinterpret_cast<const Pending*>(slots.watched.section + 1)[i];
@@ -432,6 +449,7 @@ struct Program {
   bool fast, threads;  ///< threads: with MPI_THREAD_MULTIPLE
   uint32_t inside = 0;  ///< calls that the next one makes
   uint64_t by_fast_path = 0;
+  uint64_t started = 0, started_count = 0;  ///< look_at_started()
 };
 
 }  // namespace fast_test
