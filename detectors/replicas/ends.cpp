@@ -64,6 +64,7 @@ bool has_led;  // this one does, or did
 // A rank that waits for the leading part: for how long, since its last call; what it has seen of the others.
 uint64_t waited, next_evaluation, limit_of_wait;
 bool asked, healthy, refused;  // healthy: all of them are, as far as this rank has seen
+bool early;  // its own partner lives, and is not past the place where this rank waits for what it says
 struct Pair {
   At last, ours;
   uint64_t beat_at, place_at;
@@ -315,6 +316,7 @@ void look_at_lead(uint64_t now, uint64_t passed) {
   const auto whole = static_cast<uint64_t>(config_real("RESIL_REPLICAS_SECONDS") * static_cast<double>(second));
   static int lead_before = 0;
   const int lead = part_that_leads();
+  if (lead != lead_before) early = false;
   waited = lead == lead_before ? waited + (passed < second / 4 ? passed : second / 4) : 0;
   for (int i = 0; lead != lead_before && pairs != nullptr && i < place.members; ++i)
     pairs[i].beat_at = pairs[i].place_at = now;
@@ -349,6 +351,10 @@ void look_at_lead(uint64_t now, uint64_t passed) {
     const bool lags = theirs.place < ours.place || ((ours.place & 1) != 0 && theirs.place > ours.place);
     if (theirs.place != pair.last.place || !lags) pair.place_at = now;
     pair.last = theirs;
+    if (i == place.rank) {  // a rank that waits for a choice has not counted that call yet
+      const uint64_t here = ours.place + ((ours.place & 1) == 0 ? 2 : 0);
+      early = theirs.beat != 0 && theirs.place <= here && now - pair.beat_at < whole / 4;
+    }
     all = all && !lags && theirs.beat != 0 && now - pair.beat_at < whole / 4;
     if (now - pair.place_at <= limit && now - pair.beat_at <= limit) continue;
     silent[lead] = limit;
@@ -383,7 +389,7 @@ void dropped_call(uint64_t now) {
     output_longest(static_cast<double>(longest_outside) / static_cast<double>(second));
   }
   waited = 0;
-  healthy = false;
+  healthy = early = false;
   look_for_own_end();
   if (const char* why = output_fails(); why != nullptr && part_that_leads() == place.part) [[unlikely]]
     stop_without_output(why);
@@ -394,8 +400,12 @@ void dropped_left(uint64_t now) {
   waited = 0;
 }
 
-// Until it is known that nobody lags; somebody who does is dropped by the end of `limit_of_wait`.
-bool dropped_hopeful() { return replaceable && !refused && !healthy && (asked ? waited < 3 * limit_of_wait : true); }
+// Until it is known that nobody lags; somebody who does is dropped by the end of `limit_of_wait`. What the partner has
+// not come to, or is waiting in as well, as a master for its workers, it may say in an hour.
+bool dropped_hopeful() {
+  if (!replaceable || refused) return false;
+  return early || (!healthy && (asked ? waited < 3 * limit_of_wait : true));
+}
 
 void dropped_look() {
   const uint64_t now = ticks(), passed = now - last_look;

@@ -6,9 +6,9 @@
 // 10, HOW: in a loop, by a signal (stop; die, for good), or in a wait for what never comes (wait). CALLS=N: how many
 // calls in which MPI chooses each other one makes from there on. STATUS=N: with which rank 0 exits. HOW late:
 // rank 1 of each part computes for 1.5 s there, in part 1 for 4. HOW block: rank 1 asks for more clocks than are sent
-// at once, in all parts but the leading one after 1 s, then waits for rank 0, which computes for 7 s. TALK=FOLDER:
-// every rank prints in each step, some of it at once, and writes into files of that folder; rank 0 takes messages from
-// any source and polls, as it likes. PIDS=1: it asks for its process id.
+// at once, in all parts but the leading one after 1 s, then waits for anybody: rank 0, which computes for 7 s.
+// TALK=FOLDER: every rank prints in each step, some of it at once, and writes into files of that folder; rank 0 takes
+// messages from any source and polls, as it likes. PIDS=1: it asks for its process id.
 
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -54,7 +54,7 @@ static void block(int ahead) {
       }
       MPI_Sendrecv(&last, 1, MPI_DOUBLE, 0, 7, &same, 1, MPI_DOUBLE, 0, 7, MPI_COMM_SELF, MPI_STATUS_IGNORE);
     }
-    MPI_Recv(&value, 1, MPI_DOUBLE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(&value, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
 }
 

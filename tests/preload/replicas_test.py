@@ -438,6 +438,7 @@ def check_ahead_and_blocked():
     assert result.returncode == 0, result.text()
     for report in reports.load(result.directory).values():
         assert not report["findings"] and not report["replicas"]["left_out"] and not report["replicas"]["times_left_out"], report
+        assert "lost" not in report["choices"], report
     left = [name for name in os.listdir(result.directory) if name.startswith("replicas-")]
     assert not left, left
 
