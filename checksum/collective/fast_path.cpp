@@ -206,8 +206,8 @@ bool make_reduction(Prepared& s, const Event& e, bool everywhere) {
   reduction_classify(r, e.op, map);
   const bool floats = r.basic.kind == BasicKind::kFloating || r.basic.kind == BasicKind::kComplex;
   if (!floats || !r.comparable || r.orders || r.linear != LinearMode::kNone) return false;
+  if (e.send.count <= 0) return true;  // as none, as plan.cpp has it
   s.kind = r.op;
-  if (e.send.count <= 0) return true;
   s.bytes = static_cast<uint64_t>(e.send.count) * map->size;
   s.name.type = signature_fold(type_signature(*map, s.bytes));
   r.output = {nullptr, e.send.count, map, s.bytes, Reason::kNone};

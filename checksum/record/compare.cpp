@@ -73,18 +73,11 @@ void other_way(const Event* e, PerThread& t, const Call* call, const Difference&
 
 std::atomic<bool> early_end;
 
-/// From here on nothing holds this thread to the recorded run: its receives from any source take what comes, and what
-/// it sends to ranks whose recordings go on may differ without anybody's fault.
-void no_more_recorded(PerThread& t) {
-  early_end.store(true, std::memory_order_relaxed);
-  t.over = true;
-  went_on();
-}
-
 /// The recording ends here without the program's doing.
 void end_of_recording(PerThread& t) {
   add_note_format(messages::record::stream_ends, t.stream_id, t.cursor->number(), recording.end_text());
-  no_more_recorded(t);
+  recording_ended();
+  end_of_comparing(t);
 }
 
 /// The next item that is not a remark; the recording's end is dealt with here. Null: nothing more to compare.
@@ -104,7 +97,8 @@ const Item* next_item(const Event* e, PerThread& t, const Call* call) {
       case Reading::kDamaged:
         log_format(messages::record::damaged, t.cursor->problem());
         add_note_format(messages::record::damaged, t.cursor->problem());
-        no_more_recorded(t);
+        recording_ended();
+        end_of_comparing(t);
         return nullptr;
     }
     if (item->kind != ItemKind::kText) return item;
@@ -315,6 +309,14 @@ void compare_result(Event& e, PerThread& t, Call& call) {
 }
 
 }  // namespace
+
+/// Its receives from any source take what comes, and what it sends to ranks whose recordings go on may differ without
+/// anybody's fault.
+void end_of_comparing(PerThread& t) {
+  early_end.store(true, std::memory_order_relaxed);
+  t.over = true;
+  went_on();
+}
 
 bool ended_early() { return early_end.load(std::memory_order_relaxed); }
 

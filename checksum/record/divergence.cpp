@@ -41,7 +41,7 @@ namespace {
 constexpr uint64_t kMostFollowed = 2000;  // differences at a call site whose callers are looked at
 
 std::atomic<uint64_t> found, suspected, suspected_told;
-constexpr char kWentOn[] = "verify-went-on";  // in the report directory
+constexpr char kWentOn[] = "verify-went-on", kEnded[] = "verify-ended";  // in the report directory
 std::atomic<bool> said_went_on;
 std::atomic<uint64_t> inputs_left;  // values that differ and could not be taken from the recording
 
@@ -187,12 +187,26 @@ void diverged_input_stays() {
   went_on();
 }
 
-void went_on() {
-  if (said_went_on.exchange(true, std::memory_order_relaxed)) return;
+static void mark(const char* name) {
   const int at = own_directory_to_write(runtime.directory);
   if (at < 0) return;
-  if (const int file = own_file_create_at(at, kWentOn, 0666); file >= 0) close(file);
+  if (const int file = own_file_create_at(at, name, 0666); file >= 0) close(file);
   close(at);
+}
+
+static bool is_marked(const char* name) {
+  char path[1200];
+  snprintf(path, sizeof(path), "%.1100s/%s", runtime.directory, name);
+  return own_file_exists(path);
+}
+
+void went_on() {
+  if (!said_went_on.exchange(true, std::memory_order_relaxed)) mark(kWentOn);
+}
+
+void recording_ended() {
+  static std::atomic<bool> said;
+  if (!said.exchange(true, std::memory_order_relaxed)) mark(kEnded);
 }
 
 /// Every sender of this job compared what it sent, and would have stopped the job or said that it went on: what differs
@@ -203,9 +217,7 @@ static bool nobody_went_on(const Event* e, const PerThread& t) {
       counts.unforced != 0 || counts.unread != 0 || counts.lost != 0 || mode.native || t.unsure ||
       (mode.multiple && threads_seen() > 1))
     return false;
-  char path[1200];
-  snprintf(path, sizeof(path), "%.1100s/%s", runtime.directory, kWentOn);
-  return !own_file_exists(path);
+  return !is_marked(kWentOn);
 }
 
 uint64_t clock_reads() {
@@ -343,6 +355,11 @@ static bool say_diverged(const Event* e, PerThread& t, const Call* call, const D
 }
 
 bool diverged(const Event* e, PerThread& t, const Call* call, const Difference& d) {
+  if (!t.over && d.what != What::kStuck && runtime.directory[0] != 0 && is_marked(kEnded)) {
+    add_note_format(messages::record::others_ended, t.stream_id, t.cursor->number());
+    end_of_comparing(t);
+    return false;
+  }
   const bool of_data = e != nullptr && (d.what == What::kOutput || d.what == What::kInput);
   SiteCount* site = of_data ? site_count(e->site) : nullptr;
   if (site != nullptr) {

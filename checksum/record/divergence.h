@@ -41,6 +41,12 @@ void diverged_input_stays();
 /// This rank goes on past a difference that others may receive: said to the ranks of this node, before it leaves.
 void went_on();
 
+/// A recording ends before its program did: other ranks may go another way from where this rank sends them something.
+/// Said to them before that.
+void recording_ended();
+/// From here on nothing holds this thread to the recorded run.
+void end_of_comparing(PerThread& t);
+
 /// Tells entries of RESIL_VERIFY_IGNORE that name an MPI library or a language binding; they have no effect.
 void refuse_foreign_entries();
 

@@ -43,6 +43,12 @@ RESIL_PHRASE(thread_went_elsewhere, "it went another way, as threads may whose o
 RESIL_MESSAGE(stream_ends, note,
               "verify: the recording of stream %u ends after call %" PRIu64 "; what came after it is not verified (%s)",
               "The recorded run ended there, or its file is cut off.", "Record again, to the end.");
+RESIL_MESSAGE(others_ended, note,
+              "verify: stream %u differs after call %" PRIu64
+              ", where the recording of another rank has ended; from there on it is not verified",
+              "The recorded run ended, or was killed, and one rank's file reaches further than another's: what a rank "
+              "does past its end others may receive.",
+              "Record again, to the end.");
 RESIL_MESSAGE(damaged, log_note, "verify: %s; nothing after it is verified", "A block of the recording is damaged.",
               "Record again; look at the file system.");
 

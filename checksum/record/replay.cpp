@@ -266,7 +266,13 @@ constexpr StagedReplay kStagedReplay = {replay_staged, receive_staged, waits_sta
 void connect_staging() { staged_replay = &kStagedReplay; }
 
 Reading match_of(Event& e, PerThread& t, uint64_t ordinal, Match* match) {
-  return mode.live ? live_match(e, t, ordinal, match) : recording.match(t.stream_id, ordinal, match);
+  if (mode.live) return live_match(e, t, ordinal, match);
+  const Reading reading = recording.match(t.stream_id, ordinal, match);
+  if (reading == Reading::kCut || reading == Reading::kDamaged) {  // MPI chooses
+    recording_ended();
+    went_on();
+  }
+  return reading;
 }
 
 bool replays(CallId id) {

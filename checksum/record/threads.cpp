@@ -2,6 +2,7 @@
 //
 // The stream of a thread: made at its first call, told from others by that call's site.
 
+#include "checksum/record/divergence.h"
 #include "checksum/record/messages.h"
 #include "checksum/record/state.h"
 #include "shim/base/spinlock.h"
@@ -100,7 +101,11 @@ PerThread* open_thread(Thread& thread, uint64_t site, const Event* first) {
     }
     t->cursor = choose_stream(site, first != nullptr ? &call.now : nullptr, &t->unsure, &problem);
     t->stream_id = t->cursor != nullptr ? t->cursor->id() : 0;
-    if (t->cursor == nullptr) add_note_format(messages::record::no_stream, problem.text);
+    if (t->cursor == nullptr) {
+      add_note_format(messages::record::no_stream, problem.text);
+      recording_ended();  // nothing holds this thread to the recorded run
+      went_on();
+    }
   }
   if (t->stream_id == 0) {
     memory::unmap_array(t);

@@ -447,7 +447,35 @@ static void one_after_the_other(MPI_Comm comm, int round, int few, MPI_Datatype 
   calls += 9;
 }
 
+#define ALL_OF_THEM                                                \
+  OK(MPI_Bcast(got, n, MPI_INT, 0, comm));                         \
+  OK(MPI_Allgather(given, n, MPI_INT, got, n, MPI_INT, comm));     \
+  OK(MPI_Alltoall(given, n, MPI_INT, got, n, MPI_INT, comm));      \
+  OK(MPI_Gather(given, n, MPI_INT, got, n, MPI_INT, 0, comm));     \
+  OK(MPI_Scatter(given, n, MPI_INT, got, n, MPI_INT, 0, comm));    \
+  OK(MPI_Allreduce(numbers, sums, n, MPI_DOUBLE, MPI_PROD, comm)); \
+  OK(MPI_Reduce(numbers, sums, n, MPI_DOUBLE, MPI_SUM, 0, comm));  \
+  OK(MPI_Barrier(comm));
+__attribute__((noipa)) static void at_one_place(MPI_Comm comm, int n) { ALL_OF_THEM }
+__attribute__((noipa)) static void at_another(MPI_Comm comm, int n) { ALL_OF_THEM }
+
+/// One rank's calls come from a place that has made none before, the other ones' from one that made them often.
+static void each_in_its_way(MPI_Comm comm) {
+  int rank;
+  OK(MPI_Comm_rank(comm, &rank));
+  memset(numbers, 0, sizeof numbers);
+  memset(given, 0, sizeof given);
+  memset(got, 0, sizeof got);
+  for (int n = 0; n < 8; n += 7)
+    for (int round = 0; round < 20; round++) {
+      if (rank == 0 || round < 19) at_one_place(comm, n);
+      else at_another(comm, n);
+      OK(MPI_Allreduce(numbers, sums, 2, MPI_DOUBLE, MPI_SUM, comm));  // here it is seen whether the ones before agreed
+    }
+}
+
 static void again(int rounds, MPI_Comm* comms, int count) {
+  if (!blind) each_in_its_way(MPI_COMM_WORLD);  // else the calls are counted
   for (int round = 0; round < rounds; round++) {
     for (int i = 0; i < count; i++) one_after_the_other(comms[i], round, 5, MPI_INT);
     one_after_the_other(comms[0], round, 5, MPI_INT32_T);
