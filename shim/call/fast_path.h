@@ -536,14 +536,7 @@ template <CallId id>
   asm("" : "+r"(site));  // one register, not an index worked out again at each use
   if (site->return_address != return_address) [[unlikely]]
     return false;
-  if (site->special) [[unlikely]] {
-    if (site->offset == kNoPlace) return false;
-    if (site->offset != 0) {
-      return_address = *reinterpret_cast<const uint64_t*>(frame + site->offset);
-      if (return_address - site->module_start >= site->module_bytes) return false;
-    }
-    return_address += site->shift;
-  }
+  if (!to_program(*site, frame, &return_address)) return false;
   flight::count_local(*thread, id, return_address);
   return true;
 }

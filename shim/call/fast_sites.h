@@ -9,15 +9,22 @@
 
 namespace resil::fast {
 
-/// Whether an entry that may go the fast path, and so has a known way to the program's call, is of the call there.
-[[gnu::always_inline]] inline bool is_from(const SiteEntry& one, uint64_t return_address, uint64_t frame) {
-  if (!one.special) [[likely]]
+/// From the address that a call returns to, maybe a binding's, to the program's call. False: the way is not known.
+[[gnu::always_inline]] inline bool to_program(const SiteEntry& site, uint64_t frame, uint64_t* address) {
+  if (!site.special) [[likely]]
     return true;
-  if (one.offset != 0) {
-    return_address = *reinterpret_cast<const uint64_t*>(frame + one.offset);
-    if (return_address - one.module_start >= one.module_bytes) return false;
+  if (site.offset == kNoPlace) return false;
+  if (site.offset != 0) {
+    *address = *reinterpret_cast<const uint64_t*>(frame + site.offset);
+    if (*address - site.module_start >= site.module_bytes) return false;
   }
-  return return_address + one.shift == one.site;
+  *address += site.shift;
+  return true;
+}
+
+/// Whether an entry that may go the fast path is of the call there.
+[[gnu::always_inline]] inline bool is_from(const SiteEntry& one, uint64_t return_address, uint64_t frame) {
+  return to_program(one, frame, &return_address) && (!one.special || return_address == one.site);
 }
 
 /// The call site's entry if the last call from it was this function's and may go the fast path; else null.
@@ -68,16 +75,8 @@ template <CallId id, class Differs>
   if (site->return_address != return_address) [[unlikely]]
     return nullptr;
   uint64_t program = return_address;
-  bool there = true;
-  if (site->special) [[unlikely]] {
-    if (site->offset == kNoPlace) return nullptr;
-    if (site->offset != 0) {
-      program = *reinterpret_cast<const uint64_t*>(frame + site->offset);
-      if (program - site->module_start >= site->module_bytes) return nullptr;
-    }
-    program += site->shift;
-    there = program == site->site;
-  }
+  if (!to_program(*site, frame, &program)) return nullptr;
+  const bool there = !site->special || program == site->site;
   if (there && holds(*site)) return take(site);
   const uint64_t bits = former_bits(program, comm, type, count, peer);
   unsigned place = former_place(*thread, bits);
