@@ -1,42 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/bench growth: instructions of libresil.so's own code for one round of calls while there are more and more pending
-requests, communicators, tags, types, windows, threads, peers or ranks (growth.c), counted by callgrind on rank 0, so that
-a crowded machine changes nothing. Each must stay flat or grow with the logarithm; an SVG shows the curves."""
+requests, communicators, tags, types, windows, threads or ranks of the node (growth.c), counted by callgrind on rank 0, so that
+a crowded machine changes nothing. Each must stay flat or grow with the logarithm; an SVG shows the curves. Ranks that wait
+sleep, so that 128 of them run on two cores; the one that is counted comes last (growth_tool.c), and what is counted is work."""
 import glob
 import math
 import os
+import re
+import subprocess
 import sys
 
 from bench import budget
-from bench.turns import compiled
+from bench.turns import SOURCES, compiled
 from harness import mpi as jobs
 
-MODES = {"watch": {}, "lazy": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "lazy"}, "order": {"RESIL_REDUCE": "order"}}
-ALONE = {"requests": 4096, "communicators": 256, "tags": 4096, "types": 1024, "windows": 64, "threads": 64}
-JOBS = ("peers", "ranks")
-ROUNDS = 256
+MODES = {"watch": {}, "lazy": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "lazy"},
+         "strict": {"RESIL_MODE": "checksum", "RESIL_CHECKSUM": "strict"}, "order": {"RESIL_REDUCE": "order"}}
+ALONE = {"requests": 4096, "communicators": 256, "tags": 4096, "types": 1024, "windows": 256, "threads": 64}
+# What all ranks do together.
+JOBS = ("peers", "neighbours", "allreduce", "bcast", "barrier", "gather", "alltoall")
+ONCE = ("init", "finalize")  # of each job, besides
+LEAST_RANKS = {"peers": 2, "neighbours": 2}
+ROUNDS, JOB_ROUNDS = 256, 32
 
 
-def of_one(mpi, program, what, most, mode, ranks):
-    """{N: instructions a round}, of rank 0."""
-    folder = jobs.scratch()
-    env = {**MODES[mode], "RESIL_LOG": "quiet", "RESIL_DIR": os.path.join(folder, "report"), "LD_PRELOAD": jobs.library()}
+def built(mpi):
+    """(program, tool)"""
+    tool = os.path.join(jobs.scratch(), "growth_tool.so")
+    subprocess.run([f"mpicc.{mpi}", "-O2", "-shared", "-fPIC", "-o", tool, os.path.join(SOURCES, "growth_tool.c")], check=True)
+    return compiled(mpi, "growth", "-rdynamic"), tool
+
+
+def counted(mpi, programs, arguments, mode, ranks):
+    """{(kind, N): instructions a round}, of rank 0."""
+    folder, (program, tool) = jobs.scratch(), programs
+    env = {**MODES[mode], "RESIL_LOG": "quiet", "RESIL_DIR": os.path.join(folder, "report"),
+           "LD_PRELOAD": f"{jobs.library()}:{tool}" if ranks > 1 else jobs.library()}
     given = [f"{name}={value}" for name, value in env.items()]
-    arguments = [program, what, str(most), str(ROUNDS)]
-    counted = ["env", *given, "valgrind", "--tool=callgrind", "--separate-threads=yes", "--dump-instr=yes", "-q",
-               f"--callgrind-out-file={folder}/counts.%p", *arguments]
-    others = [":", "-n", str(ranks - 1), "env", *given, *arguments] if ranks > 1 else []
+    line = [program, *map(str, arguments)]
+    first = ["env", *given, "valgrind", "--tool=callgrind", "--separate-threads=yes", "--dump-instr=yes", "-q",
+             f"--callgrind-out-file={folder}/counts.%p", *line]
+    others = [":", "-n", str(ranks - 1), "nice", "env", *given, *line] if ranks > 1 else []
     # Under valgrind ucx makes no window.
     options = ["--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx"] if mpi == "openmpi" else []
-    result = jobs.run(mpi, 1, [*counted, *others], preload=False, timeout=600, options=options, cwd=folder)
+    result = jobs.run(mpi, 1, [*first, *others], preload=False, timeout=1800, options=options, cwd=folder)
     if result.returncode != 0:
         sys.exit(f"bench: failed\n{result.text()}")
     counts = {}
     for path in glob.glob(f"{folder}/counts.*-01"):
         found = budget.own_cost(path, jobs.library(), set())
         if found is not None:
-            counts[int(found[0][1:])] = found[1].instructions * budget.ROUNDS / ROUNDS
-    return dict(sorted(counts.items()))
+            kind, number = re.fullmatch(r"(\w+?)(\d+)", found[0]).groups()
+            counts[kind, int(number)] = found[1].instructions * budget.ROUNDS / arguments[-1]
+    jobs.discard(folder)
+    return counts
+
+
+def share(kind, mode, ranks):
+    """(in how many parts what rank 0 does in a round is told, what these are)"""
+    if kind == "peers":
+        return ranks - 1, "peers, a message there and back"
+    if kind in ("gather", "alltoall") and mode in ("lazy", "strict"):  # each block is digested
+        return ranks, kind + ", a block"
+    return 1, kind
+
+
+def alone(mpi, programs, what, most, mode):
+    """{N: instructions a round}"""
+    found = counted(mpi, programs, [what, most, ROUNDS], mode, 1)
+    return {number: value for (_, number), value in sorted(found.items())}
+
+
+def together(mpi, programs, kinds, most, mode):
+    """{kind: {N: instructions of a round's share}}"""
+    curves = {}
+    ranks = 1
+    while ranks <= most:
+        asked = [kind for kind in kinds if ranks >= LEAST_RANKS.get(kind, 1)]
+        found = counted(mpi, programs, [",".join(asked), 0, JOB_ROUNDS], mode, ranks)
+        for kind in asked:
+            parts, name = share(kind, mode, ranks)
+            curves.setdefault(name, {})[ranks] = found[kind, ranks] / parts
+        for kind in ONCE:
+            curves.setdefault(kind, {})[ranks] = found[kind, ranks] * JOB_ROUNDS
+        print(f"{mode}, {ranks} ranks: " + ", ".join(f"{kind} {curves[share(kind, mode, ranks)[1]][ranks]:,.0f}"
+                                                     for kind in asked)
+              + "".join(f", {kind} {curves[kind][ranks]:,.0f}" for kind in ONCE), file=sys.stderr, flush=True)
+        ranks *= 2
+    return curves
 
 
 def growth_of(counts):
@@ -79,28 +130,23 @@ def svg(curves, path):
 
 
 def growth(options):
-    program = compiled(options.mpi, "growth")
+    programs = built(options.mpi)
     lines = [f"{options.mpi}, instructions of libresil.so's own code a round, by how many there are", "",
              "| | mode | counts | |", "|---|---|---|---|"]
     curves = {}
-    for what in options.only or [*ALONE, *JOBS]:
-        for mode in options.mode or (["order"] if what == "ranks" else ["watch", "lazy"]):
-            if what in JOBS:
-                counts = {}
-                ranks = 2
-                while ranks <= options.ranks:
-                    found = of_one(options.mpi, program, what, 1, mode, ranks)
-                    counts.update({n - 1 if what == "peers" else n: value / (n - 1 if what == "peers" else 1)
-                                   for n, value in found.items()})
-                    ranks *= 2
-            else:
-                counts = of_one(options.mpi, program, what, min(ALONE[what], options.most), mode, 1)
-            curves[f"{what}, {mode}"] = counts
-            verdict = growth_of(counts)
-            options.failed = getattr(options, "failed", False) or verdict.startswith("GROWS")
-            text = ", ".join(f"{count:,}: {value:,.0f}" for count, value in counts.items())
-            lines.append(f"| {what} | {mode} | {text} | {verdict} |")
-            print(lines[-1], file=sys.stderr, flush=True)
+    kinds = options.only or [*ALONE, *JOBS]
+    for mode in options.mode or ["watch", "lazy"]:
+        for kind in kinds:
+            if kind in ALONE:
+                curves[f"{kind}, {mode}"] = alone(options.mpi, programs, kind, min(ALONE[kind], options.most), mode)
+        asked = [kind for kind in kinds if kind in JOBS]
+        for kind, counts in together(options.mpi, programs, asked, options.ranks, mode).items() if asked else ():
+            curves[f"{kind}, {mode}"] = counts
+    for name, counts in curves.items():
+        verdict = growth_of(counts)
+        options.failed = getattr(options, "failed", False) or verdict.startswith("GROWS")
+        text = ", ".join(f"{count:,}: {value:,.0f}" for count, value in counts.items())
+        lines.append("| " + " | ".join([*name.rsplit(", ", 1), text, verdict]) + " |")
     if options.svg:
         svg(curves, options.svg)
     return lines

@@ -23,13 +23,13 @@ ENVIRONMENT = {
 }
 
 
-def compiled(mpi, name):
+def compiled(mpi, name, *more):
     """The program, built with this MPI's wrapper into a scratch directory."""
     source = next(os.path.join(SOURCES, name + ending) for ending in (".c", ".f90")
                   if os.path.exists(os.path.join(SOURCES, name + ending)))
     wrapper = ("mpif90." if source.endswith(".f90") else "mpicc.") + mpi
     output = os.path.join(jobs.scratch(), name)
-    flags = [] if source.endswith(".f90") else ["-Wno-stringop-overflow"]
+    flags = [*more] if source.endswith(".f90") else ["-Wno-stringop-overflow", *more]
     subprocess.run([wrapper, "-O2", *flags, "-o", output, source], check=True)
     return output
 
