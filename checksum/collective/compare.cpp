@@ -220,7 +220,7 @@ void compare_agreement(Thread& thread, Plan& plan, Reason failed) {
   else note(plan, reason);
   // A copy: the tree may lie in a cache, and what follows may come back here.
   const uint32_t children = tree.child_count;
-  ledger::Peer* expected[31];
+  ledger::Peer* expected[kMostChildren];
   for (uint32_t i = 0; i < children; ++i) expected[i] = tree.children[i];
   if (tree.reason != Reason::kNone) {
     note(plan, tree.reason);

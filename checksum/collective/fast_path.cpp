@@ -12,6 +12,7 @@
 #include "checksum/collective/agreement.h"
 #include "checksum/collective/collective.h"
 #include "checksum/collective/collective_internal.h"
+#include "checksum/collective/memory.h"
 #include "checksum/collective/reduction.h"
 #include "checksum/collective/tree.h"
 #include "checksum/ledger/blame_history.h"
@@ -39,7 +40,7 @@ using ledger::PlainRecord;
 using ledger::Record;
 using ledger::Space;
 
-constexpr uint32_t kMostPartners = 8, kPrepared = 256, kReach = 8, kNone = ~0u;
+constexpr uint32_t kPrepared = 256, kReach = 8, kNone = ~0u;
 
 enum class Way : uint8_t {
   kNothing,  ///< moves nothing between ranks
@@ -56,7 +57,8 @@ struct Side {
   uint32_t count;
   uint32_t own;  ///< which one this rank gives itself; kNone
   uint16_t type;  ///< Record::lower
-  Peer* peers[kMostPartners];
+  bool listed;  ///< `peers` is a list of its own, from the pool; else a part of the ledger's table of all ranks
+  Peer* const* peers;
 };
 
 /// What calls with the same arguments from one place have in common.
@@ -74,15 +76,22 @@ struct alignas(64) Prepared {
   Name name;  ///< but for its place among the calls
   uint64_t bytes;  ///< of the result
   uint64_t own_bytes, own_at;
-  Peer* parent;
-  uint32_t child_count;
-  Peer* children[kMostPartners];
   Reduction reduction;
   Side given, got;
+  Peer* parent;
+  uint32_t child_count;
+  Peer* children[kMostChildren];
 };
 
 Prepared* prepared;
 uint32_t generation;  ///< that all of them are of
+uint64_t* digests;  ///< of a call's blocks: room for `digest_room` of those given, then as many of those got
+uint32_t digest_room;
+
+void free_list(Side& side) {
+  if (side.listed) pool.release(const_cast<Peer**>(side.peers), side.count * sizeof(Peer*));
+  side.listed = false;
+}
 
 bool is_same(const DataArgument& a, const DataArgument& b) { return a.count == b.count && a.type == b.type; }
 
@@ -102,7 +111,11 @@ Arguments arguments_of(const Event& e) {
 Prepared* place_of(const Event& e, const Arguments& a) {
   const uint32_t now = call_generation.load(std::memory_order_relaxed);
   if (generation != now) {  // no call site that has one of them is open any more
-    for (uint32_t i = 0; i < kPrepared; ++i) prepared[i].comm = nullptr;
+    for (uint32_t i = 0; i < kPrepared; ++i) {
+      prepared[i].comm = nullptr;
+      free_list(prepared[i].given);
+      free_list(prepared[i].got);
+    }
     generation = now;
   }
   const uint64_t bits =
@@ -137,10 +150,44 @@ const TypeMap* simple(const Event& e, uint64_t type) {
 bool climb(Prepared& s, const Event& e, int root) {
   Tree room;
   const Tree& tree = tree_of(*e.comm, root, room);
-  if (tree.reason != Reason::kNone || tree.missing != 0 || tree.child_count > kMostPartners) return false;
+  if (tree.reason != Reason::kNone || tree.missing != 0) return false;
   s.parent = tree.parent;
   s.child_count = tree.child_count;
   for (uint32_t i = 0; i < tree.child_count; ++i) s.children[i] = tree.children[i];
+  return true;
+}
+
+/// Room for the digests of so many blocks given and got.
+bool reserve_digests(uint32_t blocks) {
+  if (blocks <= digest_room) return true;
+  void* memory = pool.allocate(2 * sizeof(uint64_t) * blocks);
+  if (memory == nullptr) return false;
+  if (digests != nullptr) pool.release(digests, 2 * sizeof(uint64_t) * digest_room);
+  digests = static_cast<uint64_t*>(memory);
+  digest_room = blocks;
+  return true;
+}
+
+/// False: nothing is listed.
+bool find_peers(Side& side, CommInfo& comm, const Transfer& t) {
+  side.count = static_cast<uint32_t>(t.end - t.first);
+  const size_t bytes = side.count * sizeof(Peer*);
+  auto** list = static_cast<Peer**>(pool.allocate(bytes));
+  if (list == nullptr) return false;
+  bool in_order = true;
+  for (uint32_t i = 0; i < side.count; ++i) {
+    Reason why;
+    list[i] = ledger::peer_of(comm, t.rank_of(t.first + i), &why);
+    if (list[i] == nullptr) {
+      pool.release(list, bytes);
+      return false;
+    }
+    if (peer_is_self(*list[i])) side.own = i;
+    in_order = in_order && list[i]->world_rank == list[0]->world_rank + static_cast<int32_t>(i);
+  }
+  side.listed = !in_order;
+  side.peers = in_order ? ledger::peer_table + list[0]->world_rank : list;
+  if (in_order) pool.release(list, bytes);
   return true;
 }
 
@@ -150,18 +197,11 @@ bool make_side(Side& side, const Event& e, const Transfer& t) {
   if (!t.any() || t.count <= 0) return true;
   const TypeMap* map = simple(e, t.type);
   if (map == nullptr || t.counts != nullptr || t.types != nullptr || t.own >= 0 || t.in_place ||
-      t.end - t.first > kMostPartners)
+      !reserve_digests(static_cast<uint32_t>(t.end - t.first)))
     return false;
   side.bytes = static_cast<uint64_t>(t.count) * map->size;
   side.type = signature_fold(type_signature(*map, side.bytes));
-  for (int64_t i = t.first; i < t.end; ++i) {
-    Reason why;
-    Peer* peer = ledger::peer_of(*e.comm, t.rank_of(i), &why);
-    if (peer == nullptr) return false;
-    if (peer_is_self(*peer)) side.own = side.count;
-    side.peers[side.count++] = peer;
-  }
-  return true;
+  return find_peers(side, *e.comm, t);
 }
 
 bool make_blocks(Prepared& s, const Event& e) {
@@ -316,7 +356,7 @@ bool check_blocks(Thread& thread, const Prepared& s, const char* given, const ch
   if ((out.count != 0 && !may_read(given, out.count * out.bytes)) ||
       (in.count != 0 && !may_read(got, in.count * in.bytes)))
     return false;
-  uint64_t given_digests[kMostPartners], got_digests[kMostPartners];
+  uint64_t *given_digests = digests, *got_digests = digests + digest_room;
   if (out.own != kNone && memcmp(given + out.own * out.bytes, got + in.own * in.bytes, in.bytes) != 0) return false;
   for (uint32_t i = 0; i < out.count; ++i)
     if (i != out.own) given_digests[i] = digest(given + i * out.bytes, out.bytes);
@@ -428,6 +468,8 @@ bool fast_path_prepare(Event& e, SiteEntry& site) {
   const uint64_t id = e.comm->ring->id;
   s->name = {id, id, e.comm, 0, 0, e.id, 0, e.site, e.bytes, 0, 0};
   if (!make(*s, e)) {
+    free_list(s->given);
+    free_list(s->got);
     s->way = Way::kGeneral;
     if (reduces) site.check |= fast::kNotInPlace;
   }

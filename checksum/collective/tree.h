@@ -14,8 +14,10 @@ struct CommInfo;
 
 namespace resil::collective {
 
+constexpr uint32_t kMostChildren = 31;
+
 /// Place of this rank in the binomial tree over the (local) group: the parent is the rank, counted from the root, with
-/// the lowest set bit cleared. At most 31 children, half of all ranks have none.
+/// the lowest set bit cleared. At most kMostChildren, half of all ranks have none.
 struct Tree {
   uint64_t comm;  ///< job-wide id
   int32_t root;  ///< rank in the local group
@@ -23,7 +25,7 @@ struct Tree {
   uint32_t missing;  ///< children that cannot
   ledger::Reason reason;  ///< why; kNone: all of the tree around this rank can be reached
   ledger::Peer* parent;  ///< null: this is the root, or it cannot be reached
-  ledger::Peer* children[31];
+  ledger::Peer* children[kMostChildren];
 };
 
 /// The tree, from a cache or worked out into `room`; valid until the next call of this function on this thread.
