@@ -516,6 +516,7 @@ void match_queues_abandon(Peer& peer) {
 bool match_queues_take_unanswered(Peer& peer, Record* own, Record* other, bool* has_other) {
   if (peer.lost) return false;
   if (peer.queue != nullptr && peer.queue->count != 0) spill(peer);
+  if (peer.match_queue_nodes == 0) return false;  // of many ranks most have none, and the table is long
   constexpr auto kFirst = static_cast<uint8_t>(Space::kBlock);
   for (uint32_t i = 0; i < match_queue_capacity && !peer.lost; ++i) {
     MatchQueue& match_queue = match_queues[i];
@@ -541,6 +542,7 @@ bool match_queues_take_unanswered(Peer& peer, Record* own, Record* other, bool* 
 }
 
 bool match_queues_pair_leftovers(Peer& peer, Difference* difference) {
+  if (peer.match_queue_nodes == 0) return false;
   for (uint32_t i = 0; i < match_queue_capacity; ++i) {
     MatchQueue& match_queue = match_queues[i];
     if (match_queue.peer != peer.world_rank + 1 || (match_queue.space & kTwin) || !match_queue.unordered ||
