@@ -119,6 +119,37 @@ TEST_CASE("epochs: windows that come and go leave no counters behind") {
   CHECK(epochs.watched.section->irregular == 0);
 }
 
+TEST_CASE("epochs: a window made when all slots are taken has none, and another one with its handle later has") {
+  Epochs epochs;
+  const auto make_window = [&](uint64_t handle) {
+    epochs.window = handle;
+    Event e = epochs.make(CallId::kMPI_Win_create);
+    e.new_window = &epochs.window;
+    REQUIRE(fake::call(e));
+  };
+  const auto run_on = [&](CallId call, uint64_t handle) {
+    Event e = epochs.sync(call);
+    e.object = handle;
+    REQUIRE(fake::call(e));
+  };
+  const auto numbered = [&](uint64_t handle) -> uint64_t {
+    for (const WindowSlot& slot : epochs.watched.section->windows)
+      if (slot.id != 0 && slot.handle == handle) return slot.ordered;
+    return ~uint64_t{0};
+  };
+  constexpr uint64_t kLast = 0x9000 + kWindows;
+  for (uint32_t i = 1; i <= kWindows; ++i) make_window(0x9000 + i);
+  for (int i = 0; i < 3; ++i) run_on(CallId::kMPI_Win_fence, kLast);
+  CHECK(numbered(kLast) == ~uint64_t{0});
+  run_on(CallId::kMPI_Win_fence, kLast - 1);
+  CHECK(numbered(kLast - 1) == 1);
+  run_on(CallId::kMPI_Win_free, kLast);
+  run_on(CallId::kMPI_Win_free, kLast - 1);
+  make_window(kLast);
+  for (int i = 0; i < 3; ++i) run_on(CallId::kMPI_Win_fence, kLast);
+  CHECK(numbered(kLast) == 3);
+}
+
 TEST_CASE("epochs: nobody waits for what was said not to be checked") {
   Epochs epochs;
   State state;

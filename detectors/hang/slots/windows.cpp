@@ -27,6 +27,11 @@ namespace {
 /// Where a handle was found last, by a hash of it: looked at first, whatever has become of it.
 constinit std::atomic<uint8_t> last_places[256];
 static_assert(kWindows <= 256);
+/// Windows that have no slot, by a hash of them: made when there was none, so that they never get one.
+constinit std::atomic<uint64_t> without[1024];
+
+uint64_t hash_of(uint64_t handle) { return handle * 0x9e3779b97f4a7c15; }
+std::atomic<uint64_t>& without_place(uint64_t handle) { return without[hash_of(handle) >> 54]; }
 
 bool is_there(uint32_t place, uint64_t handle) {
   const WindowSlot& slot = writer.section->windows[place];
@@ -37,15 +42,18 @@ bool is_there(uint32_t place, uint64_t handle) {
 
 int window_index(uint64_t handle) {
   if (is_there(0, handle)) return 0;  // most programs have one
-  auto& last = last_places[handle * 0x9e3779b97f4a7c15 >> 56];
+  auto& last = last_places[hash_of(handle) >> 56];
   if (const uint32_t place = last.load(std::memory_order_relaxed); place < kWindows && is_there(place, handle))
       [[likely]]
     return static_cast<int>(place);
+  auto& none = without_place(handle);
+  if (none.load(std::memory_order_relaxed) == handle && handle != 0) return -1;
   for (uint32_t place = 0; place < kWindows; ++place)
     if (is_there(place, handle)) {
       last.store(static_cast<uint8_t>(place), std::memory_order_relaxed);
       return static_cast<int>(place);
     }
+  none.store(handle, std::memory_order_relaxed);
   return -1;
 }
 
@@ -83,8 +91,10 @@ void window_made(Event& e, uint64_t sequence) {
   if (backend->windows == nullptr) return;
   SpinGuard guard(lock);
   uint64_t id = 0;
-  WindowSlot* slot =
-      take(writer.section->windows, e, sequence, backend->windows->handle_at(e.new_window), 0x77696e646f77, &id);
+  const uint64_t handle = backend->windows->handle_at(e.new_window);
+  WindowSlot* slot = take(writer.section->windows, e, sequence, handle, 0x77696e646f77, &id);
+  if (auto& none = without_place(handle); none.load(std::memory_order_relaxed) == handle)
+    none.store(0, std::memory_order_relaxed);  // that was of a window that is gone
   if (slot == nullptr) return;
   epochs_begin(static_cast<uint32_t>(slot - writer.section->windows), *e.comm);
   __atomic_store_n(&slot->id, id, __ATOMIC_RELEASE);
