@@ -127,10 +127,17 @@ bool has_former(const SiteEntry& site) {
          !call_info(static_cast<CallId>(site.id & kNoCall)).has(kCallPoll);
 }
 
+/// From now on there are so many places, and all are free: each envelope has other ones.
+[[gnu::noinline]] void make_more_former(Thread& thread, uint32_t more) {
+  for (unsigned i = 0; i < kFewFormer << thread.former_more; ++i) thread.former[i].return_address = 0;
+  thread.former_more = more;
+}
+
 /// The place of two for an envelope: its own, a free one, or one that another must leave. There are more of them once
-/// that has happened often.
+/// that has happened often; and more again once a loop over ranks has come round and found them taken, which other tags
+/// or amounts each time would not find there next time either.
 [[gnu::always_inline]] inline unsigned former_place_for(Thread& thread, const SiteEntry& site) {
-  constexpr uint32_t kOften = 16;
+  constexpr uint32_t kOften = 16, kOftenRanks = 64;
   const uint64_t bits = former_bits(site.site, site.comm_handle, site.type, site.count, site.peer);
   const unsigned first = former_place(thread, bits), second = former_other(first, bits);
   const auto is_own = [&](const SiteEntry& one) {
@@ -145,11 +152,18 @@ bool has_former(const SiteEntry& site) {
   if (is_own(thread.former[first]) || (is_free(thread.former[first]) && !is_own(thread.former[second]))) return first;
   if (is_own(thread.former[second]) || is_free(thread.former[second])) return second;
   if (++thread.former_moved == kOften && thread.former_more == 0) {
-    for (unsigned i = 0; i < kFewFormer; ++i) thread.former[i].return_address = 0;  // they have other places now
-    thread.former_more = kFormerMore;
+    make_more_former(thread, kFormerMore);
     return former_place(thread, bits);
   }
-  return thread.former_moved % 2 != 0 ? first : second;
+  const unsigned place = thread.former_moved % 2 != 0 ? first : second;
+  const SiteEntry& leaves = thread.former[place];
+  if (thread.former_more == kFormerMore && leaves.peer != site.peer && leaves.site == site.site &&
+      leaves.tag == site.tag && leaves.count == site.count && leaves.type == site.type &&
+      leaves.comm_handle == site.comm_handle && ++thread.partners_moved == kOftenRanks) {
+    make_more_former(thread, kFormerMost);
+    return former_place(thread, bits);
+  }
+  return place;
 }
 
 /// The last envelope of a call site, before another one takes its place.

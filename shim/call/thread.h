@@ -87,16 +87,23 @@ inline bool has_two_types(const SiteEntry& site) {
   return id < kCallCount && call_info(static_cast<CallId>(id)).has(kCallHasBlocks | kCallBothWays);
 }
 
-/// Which call sites may remember a datatype: a bit for each eight of `sites`, then of `former`, under two numbers that
-/// follow from the handle: those that have both by accident are few.
+constexpr unsigned kSiteCache = 256, kFormerSites = 512, kReceivingHalves = 32, kCommCache = 8, kTypeCache = 64,
+                   kMaxModules = 16;
+
+/// Which call sites may remember a datatype: a bit for each eight of `sites`, then for each 16 of `former`, under two
+/// numbers that follow from the handle: those that have both by accident are few.
 struct TypeSites {
-  static constexpr unsigned kBuckets = 32, kTogether = 8;
+  static constexpr unsigned kBuckets = 32, kTogether = 8, kFormerTogether = 16, kOfSites = kSiteCache / kTogether;
+  static_assert(kSiteCache % kTogether == 0 && kFormerSites % kFormerTogether == 0);
+  static_assert(kOfSites + kFormerSites / kFormerTogether <= 64);
   uint64_t first[kBuckets], second[kBuckets];
   static uint64_t mixed(uint64_t type) { return type * 0x9e3779b97f4a7c15; }
   static unsigned first_of(uint64_t type) { return mixed(type) >> 59; }
   static unsigned second_of(uint64_t type) { return mixed(type) >> 54 & (kBuckets - 1); }
+  /// `entry`: its place in `sites`; of those in `former` kSiteCache more.
   void add(uint64_t type, unsigned entry) {
-    const uint64_t bit = uint64_t{1} << entry / kTogether;
+    const unsigned group = entry < kSiteCache ? entry / kTogether : kOfSites + (entry - kSiteCache) / kFormerTogether;
+    const uint64_t bit = uint64_t{1} << group;
     first[first_of(type)] |= bit;
     second[second_of(type)] |= bit;
   }
@@ -121,8 +128,6 @@ struct TypeCacheEntry {
   const TypeMap* map;  ///< of a module that flattens datatypes; null: not asked for yet
 };
 
-constexpr unsigned kSiteCache = 256, kFormerSites = 128, kReceivingHalves = 32, kCommCache = 8, kTypeCache = 64,
-                   kMaxModules = 16;
 /// Of the former envelopes' places those that are used until they no longer suffice: pages that few need stay
 /// untouched.
 constexpr unsigned kFewFormer = 32;
@@ -136,8 +141,6 @@ struct HostRangeCache {
   uintptr_t low, bytes;
   bool all() const { return __atomic_load_n(word, __ATOMIC_RELAXED) == value; }
 };
-
-static_assert((kSiteCache + kFormerSites) / TypeSites::kTogether <= 64);
 
 struct Thread {
   uint32_t depth;  ///< 0 outside MPI; inside, calls from MPI's own text go straight through
@@ -172,6 +175,7 @@ struct Thread {
   size_t scratch_bytes, scratch_top;
   uint32_t former_more;  ///< further bits of their number: 0 while kFewFormer are enough
   uint32_t former_moved;  ///< how often one has made place for another one
+  uint32_t partners_moved;  ///< likewise, for the same but to or from another rank
   SiteEntry former[kFormerSites];  ///< envelopes before the last one: loops over partners, a binding that all call
 };
 
@@ -216,8 +220,9 @@ inline uint64_t former_bits(uint64_t site, uint64_t comm, uint64_t type, int64_t
 }
 inline unsigned former_place(const Thread& thread, uint64_t bits) { return bits >> (59 - thread.former_more); }
 inline unsigned former_other(unsigned place, uint64_t bits) { return place ^ (1 + (bits >> 32 & 15)); }
-constexpr unsigned kFormerMore = 2;
-static_assert(kFewFormer == 1 << (64 - 59) && kFormerSites == kFewFormer << kFormerMore && kFewFormer > 16);
+/// Once these do not suffice, and once those do not, for a loop over many ranks.
+constexpr unsigned kFormerMore = 2, kFormerMost = 4;
+static_assert(kFewFormer == 1 << (64 - 59) && kFormerSites == kFewFormer << kFormerMost && kFewFormer > 16);
 
 inline SiteEntry& site_lookup(Thread& thread, uint64_t return_address, uint64_t frame) {
   SiteEntry& entry = thread.sites[site_place(return_address)];

@@ -80,19 +80,21 @@ void forget_type(Thread* thread, uint64_t type) {
   thread->freed_type = type;
   const unsigned first_number = TypeSites::first_of(type), second_number = TypeSites::second_of(type);
   uint64_t &by_first = thread->type_sites.first[first_number], &by_second = thread->type_sites.second[second_number];
-  static_assert(kSiteCache % TypeSites::kTogether == 0 && kFormerSites % TypeSites::kTogether == 0);
   for (uint64_t left = by_first & by_second; left != 0; left &= left - 1) {
-    const auto group = static_cast<unsigned>(__builtin_ctzll(left)), first = group * TypeSites::kTogether;
-    SiteEntry* sites = first < kSiteCache ? &thread->sites[first] : &thread->former[first - kSiteCache];
+    const auto group = static_cast<unsigned>(__builtin_ctzll(left));
+    const bool is_former = group >= TypeSites::kOfSites;
+    const unsigned together = is_former ? TypeSites::kFormerTogether : TypeSites::kTogether;
+    SiteEntry* sites = is_former ? &thread->former[(group - TypeSites::kOfSites) * TypeSites::kFormerTogether]
+                                 : &thread->sites[group * TypeSites::kTogether];
     bool found = false, has_first = false, has_second = false;
-    for (unsigned i = 0; i < TypeSites::kTogether; ++i) {
+    for (unsigned i = 0; i < together; ++i) {
       // Of calls with one type the second is none: what is closed or kept for it in vain does no harm.
       if (sites[i].type != type && sites[i].receive_type != type) continue;
       sites[i].id = kNoCall;
       found = true;
     }
     if (found) continue;  // whether the others have its numbers is seen when one that has them is freed in vain
-    for (unsigned i = 0; i < TypeSites::kTogether; ++i)
+    for (unsigned i = 0; i < together; ++i)
       for (const uint64_t other : {sites[i].type, sites[i].receive_type}) {
         has_first = has_first || TypeSites::first_of(other) == first_number;
         has_second = has_second || TypeSites::second_of(other) == second_number;

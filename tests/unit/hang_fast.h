@@ -30,7 +30,8 @@ inline const Module kWithFastPath = [] {
 
 /// One rank's calls, of two threads that call in turns. `fast`: by the fast path where it is open.
 struct Program {
-  explicit Program(bool by_fast, bool multiple = false) : fast(by_fast), threads(multiple) {
+  explicit Program(bool by_fast, bool multiple = false, int ranks = 4)
+      : slots(ranks), fast(by_fast), threads(multiple) {
     if (by_fast) {
       fake::modules = {&kWithFastPath};
       registry_enable();

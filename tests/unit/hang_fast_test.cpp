@@ -189,3 +189,32 @@ TEST_CASE("fast path: more envelopes than there are places at first") {
   CHECK(round() == 0);
   CHECK(program.slots.watched.section->irregular == 0);
 }
+
+TEST_CASE("fast path: a loop over more ranks than there are places, and messages with another tag each time") {
+  constexpr int kRanks = 200;
+  Program program(true, false, kRanks);
+  const Thread& thread = program.slots.thread();
+  int next_tag = 1000;
+  for (int i = 0; i < 400; ++i)
+    program.message<CallId::kMPI_Send>(0x3000, 1 + i % 9, next_tag++, 4, fake::kDouble, fake::kCommWorld, 0);
+  CHECK(thread.former_more == kFormerMore);
+  uint64_t rounds = 0;
+  const auto round = [&] {
+    const uint64_t before = program.by_fast_path;
+    for (int peer = 1; peer < kRanks; ++peer) {
+      program.message<CallId::kMPI_Send>(0x2000, peer, 7, 4, fake::kDouble, fake::kCommWorld, 0);
+      program.message<CallId::kMPI_Recv>(0x2010, peer, 8, 4, fake::kDouble, fake::kCommWorld, 0);
+    }
+    ++rounds;
+    return program.by_fast_path - before;
+  };
+  for (int i = 0; i < 4; ++i) round();
+  CHECK(thread.former_more == kFormerMost);
+  CHECK(round() > kRanks);  // of 398: some share both their places with others
+  for (const Envelope& one : program.slots.watched.section->envelopes)
+    if (one.comm == program.slots.world() && one.tag == 7) CHECK(one.sent == rounds);
+  forget_type(current_thread, fake::kDouble);
+  CHECK(round() == 0);
+  CHECK(round() > 0);
+  CHECK(program.slots.watched.section->irregular == 0);
+}

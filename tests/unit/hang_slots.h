@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tests of the state slots share: the hooks on the call path over an MPI in memory, rank 0 of 4, and a reader.
+// What tests of the state slots share: the hooks on the call path over an MPI in memory, rank 0 of 4 if not told
+// otherwise, and a reader.
 #pragma once
 
 #include <unistd.h>
@@ -55,9 +56,9 @@ inline BasicType basic(uint64_t type) {
 inline OpKind op_kind(uint64_t op) { return op == 3 ? OpKind::kSum : OpKind::kUser; }
 
 struct Slots {
-  Slots() {
+  explicit Slots(int ranks = 4) {
     fake::modules = {&kModule};
-    core = std::make_unique<fake::Core>(0, 4);
+    core = std::make_unique<fake::Core>(0, ranks);
     usual = backend;
     table = *backend;
     messages.status_ignored = ignores;
