@@ -46,4 +46,17 @@ inline bool futex_wait_while(const std::atomic<uint32_t>& word, uint32_t value, 
   return true;
 }
 
+/// Likewise for `seconds` in which this process could run: while it is stopped, or the machine stands still, at most
+/// `step` of them pass.
+inline bool futex_wait_while_running(const std::atomic<uint32_t>& word, uint32_t value, double seconds, double step) {
+  for (double left = seconds; word.load(std::memory_order_acquire) == value;) {
+    if (left <= 0) return false;
+    const double begin = monotonic_seconds();
+    futex_wait(&word, value, left < step ? left : step);
+    const double passed = monotonic_seconds() - begin;
+    left -= passed < step ? passed : step;
+  }
+  return true;
+}
+
 }  // namespace resil

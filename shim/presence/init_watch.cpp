@@ -180,8 +180,7 @@ void say() {
 }
 
 void thread_main() {
-  futex_wait_while(inside, 1, kTimeout);
-  if (inside.load(std::memory_order_acquire) != 0) say();
+  if (!futex_wait_while_running(inside, 1, kTimeout, 1)) say();
   release(running);
 }
 
