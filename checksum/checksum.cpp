@@ -144,11 +144,15 @@ void after_init() {
   blame::connect();
   collective::connect();
   collective::fast_path_connect();
+  p2p::fast_path_connect();
   rma::connect();
 }
 
-/// What is checked of a collective once it is over is left with its call site; messages have a way of their own.
-bool may_be_fast(Event& e, SiteEntry& site) { return usable && collective::fast_path_prepare(e, site); }
+/// What is checked of a collective once it is over is left with its call site.
+bool may_be_fast(Event& e, SiteEntry& site) {
+  if (!usable) return false;
+  return fast::is_collective(e.id) ? collective::fast_path_prepare(e, site) : p2p::fast_path_prepare(e);
+}
 
 void count_file(Event& e) {
   if (e.result == 0) ledger::count_uncovered(Reason::kFile, 1, e.bytes);
@@ -202,7 +206,7 @@ void leave(Event& e) {
   if (!usable) return;
   switch (kHandlings[e.id]) {
     case Handling::kSend:
-      if (ledger::is_plain && p2p::fast_path_sent(e)) return;
+      if (ledger::is_straight && p2p::fast_path_sent(e)) return;
       p2p::send_leave(e);
       if (ledger::full_blame() && (e.attributes & kCallBlocking)) ledger::flush(*e.thread);
       return;
@@ -215,7 +219,7 @@ void leave(Event& e) {
       break;
     case Handling::kPostBoth: p2p::send_leave(e); return p2p::receive_posted(e);
     case Handling::kPost:
-      if (ledger::is_plain && p2p::fast_path_posted(e)) return;
+      if (ledger::is_straight && p2p::fast_path_posted(e)) return;
       [[fallthrough]];
     case Handling::kPostMessage: return p2p::receive_posted(e);
     case Handling::kMessage: p2p::receive_leave(e); break;
@@ -308,7 +312,7 @@ constexpr Module kChecksum = {
     .enter = enter,
     .leave = leave,
     .fast = may_be_fast,
-    .fast_kinds = fast::kCollectives,
+    .fast_kinds = fast::kCollectives | fast::kOthers,
     .intercepts = p2p::intercepts,
     .execute_instead = p2p::intercept,
     .activating = activating,

@@ -27,7 +27,6 @@
 #include "shim/model/event.h"
 #include "shim/model/transfers.h"
 #include "shim/runtime/accelerators/host_memory.h"
-#include "shim/runtime/accelerators/runtimes.h"
 #include "shim/runtime/memory.h"
 #include "shim/tables/type_maps.h"
 
@@ -312,6 +311,7 @@ template <Space space>
 [[gnu::always_inline]] inline void expect(Thread& thread, Peer& peer, const PlainRecord& record) {
   if (!ledger::expect_plain<space>(peer, record)) [[unlikely]]
     return expect_slowly(thread, peer, record);
+  if (ledger::is_strict) ledger::owe(peer);
   ledger::expected_plainly(thread);
 }
 
@@ -322,13 +322,9 @@ void agree(Thread& thread, const Prepared& s, uint64_t digest, Place place) {
   for (uint32_t i = 0; i < s.child_count; ++i) expect<Space::kAgreement>(thread, *s.children[i], record);
 }
 
-[[gnu::always_inline]] inline bool may_read(const void* data, uint64_t bytes) {
-  return gpu::runtimes_absent() || host_memory(data, bytes);
-}
-
 /// False: it is not as it should be, or must not be read. Nothing was noted then.
 bool check_result(Thread& thread, const Prepared& s, const char* given, const char* result, uint64_t sequence) {
-  if (!may_read(result, s.bytes) || (s.own && !may_read(given, s.own_bytes))) return false;
+  if (!host_memory(result, s.bytes) || (s.own && !host_memory(given, s.own_bytes))) return false;
   if (s.own && memcmp(given, result + s.own_at, s.own_bytes) != 0) return false;
   uint64_t sum;
   if (s.way == Way::kReduction) {
@@ -353,8 +349,8 @@ bool check_result(Thread& thread, const Prepared& s, const char* given, const ch
 /// Likewise.
 bool check_blocks(Thread& thread, const Prepared& s, const char* given, const char* got, uint64_t sequence) {
   const Side &out = s.given, &in = s.got;
-  if ((out.count != 0 && !may_read(given, out.count * out.bytes)) ||
-      (in.count != 0 && !may_read(got, in.count * in.bytes)))
+  if ((out.count != 0 && !host_memory(given, out.count * out.bytes)) ||
+      (in.count != 0 && !host_memory(got, in.count * in.bytes)))
     return false;
   uint64_t *given_digests = digests, *got_digests = digests + digest_room;
   if (out.own != kNone && memcmp(given + out.own * out.bytes, got + in.own * in.bytes, in.bytes) != 0) return false;
@@ -410,12 +406,12 @@ void note_uncovered(const Prepared& s, uint64_t sequence) {
   leave(e);
 }
 
-void check(Thread& thread) {
+void check_one(Thread& thread) {
   const auto& s = *reinterpret_cast<const Prepared*>(thread.checked.check & ~fast::kNotInPlace);
   const auto *given = static_cast<const char*>(thread.checked.sent),
              *got = static_cast<const char*>(thread.checked.received);
   const uint64_t sequence = s.comm->ring->collectives;
-  if (!ledger::is_plain || lost_count.load(std::memory_order_relaxed) != 0 || ledger::others_pend()) [[unlikely]]
+  if (!ledger::is_straight || lost_count.load(std::memory_order_relaxed) != 0 || ledger::others_pend()) [[unlikely]]
     return check_slowly(thread, s, given, got, sequence);
   bool done = true;
   switch (s.way) {
@@ -434,10 +430,15 @@ void check(Thread& thread) {
   progress(thread);
 }
 
+void check(Thread& thread) {
+  check_one(thread);
+  if (ledger::is_strict) ledger::await_all(thread);
+}
+
 }  // namespace
 
 void fast_path_connect() {
-  if (!ledger::is_plain || prepared != nullptr) return;
+  if (!ledger::is_straight || prepared != nullptr) return;
   prepared = memory::map_array<Prepared>(kPrepared);
   if (prepared == nullptr) return;
   fast::check_waits = ledger::transport_dirty_word();
@@ -446,7 +447,7 @@ void fast_path_connect() {
 }
 
 bool fast_path_prepare(Event& e, SiteEntry& site) {
-  if (prepared == nullptr || !ledger::is_plain) return false;
+  if (prepared == nullptr || !ledger::is_straight) return false;
   if (!moves_data(collective_of(e.id))) return true;
   if (comm_reason(*e.comm) != Reason::kNone || e.comm->remote_size >= 0) return false;
   const bool reduces = is_reduction(collective_of(e.id));

@@ -25,7 +25,7 @@
 
 namespace resil::ledger {
 
-bool is_concurrent = true, is_full, is_strict, is_plain;
+bool is_concurrent = true, is_full, is_strict, is_straight, is_plain;
 SpinLock ledger_lock;
 Coverage coverage;
 void (*space_handlers[static_cast<int>(Space::kCount)])(Thread&, Peer&, const Record&);
@@ -56,14 +56,14 @@ void count_down(Thread& thread) {
 /// Strict mode, below MPI_THREAD_MULTIPLE: ranks that packets have come from since they were last waited for.
 Peer* owed_first;
 
+}  // namespace
+
 void owe(Peer& from) {
   if (from.owed) return;
   from.owed = true;
   from.next_owed = owed_first;
   owed_first = &from;
 }
-
-}  // namespace
 
 void look_around(Thread& thread) {
   __atomic_store_n(&until_look, kLookEvery, __ATOMIC_RELAXED);
@@ -111,13 +111,14 @@ bool setup_connection(bool multiple) {
   if (!mailbox::is_open() || !peers_create(runtime.size)) return false;
   is_connected = true;
   is_connected = transport_start();
-  is_plain = is_connected && !is_concurrent && !is_full && !is_strict;
+  is_straight = is_connected && !is_concurrent && !is_full;
+  is_plain = is_straight && !is_strict;
   return is_connected;
 }
 
 void setup_end() {
   transport_stop();
-  is_connected = is_plain = false;
+  is_connected = is_straight = is_plain = false;
 }
 
 uint64_t announce(Thread& thread, Peer& to, const Record& record) {

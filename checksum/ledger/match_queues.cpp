@@ -339,6 +339,16 @@ bool goes_with(const Record& sent, const Record& received) {
                          record_tail(received));
 }
 
+/// Both without flags, equal but for the calls and their sites: so the usual pair is told apart from all others.
+[[gnu::always_inline]] inline bool is_plain_pair(const Record& sent, const Record& received) {
+  const uint64_t tail = record_tail(sent);
+  const uint64_t same = tail >> kLowBits == 0 ? kPlainMatchQueue : ~uint64_t{0};  // collectives: the call, too
+  return sent.digest == received.digest && sent.comm == received.comm &&
+         record_word(sent, kAmountWord) == record_word(received, kAmountWord) &&
+         (record_word(sent, kPlaceWord) ^ record_word(received, kPlaceWord)) >> kLowBits == 0 &&
+         ((tail ^ record_tail(received)) & same) == 0;
+}
+
 }  // namespace
 
 void match_queue_sent(Peer& from, const Record& record, uint64_t ordinal, Difference* difference) {
@@ -387,7 +397,7 @@ uint32_t match_queues_take(Peer& from, uint32_t most, uint64_t* total, uint64_t*
   if (queue == nullptr || from.lost || from.match_queue_nodes != 0) return 0;
   const bool own = queue->count != 0 && queue->own;
   uint32_t head = queue->head, count = queue->count, done = 0;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, last_total = 0, last_sum = 0;
   for (; done < most; ++done) {
     const StreamSlot* slot = from.in.next();
     if (slot == nullptr || slot->ordinal != static_cast<uint32_t>(from.next_ordinal + done)) break;
@@ -397,10 +407,12 @@ uint32_t match_queues_take(Peer& from, uint32_t most, uint64_t* total, uint64_t*
       break;
     if (own) {
       const auto& item = queue->items[head];
-      if (count == 0 || sent.digest != item.record.digest || sent.bytes != item.record.bytes ||
-          !in_match_queue(sent, item.record) || (item.record.flags | item.extra) != 0 || !goes_with(sent, item.record))
-        break;
-      bytes += sent.bytes;
+      if (count == 0 || item.extra != 0) break;
+      if (!is_plain_pair(sent, item.record)) [[unlikely]]
+        if (sent.digest != item.record.digest || sent.bytes != item.record.bytes ||
+            !in_match_queue(sent, item.record) || item.record.flags != 0 || !goes_with(sent, item.record))
+          break;
+      bytes += record_word(sent, kAmountWord) & kLowMask;
       head = (head + 1) % kQueue;
       --count;
     } else {
@@ -409,10 +421,11 @@ uint32_t match_queues_take(Peer& from, uint32_t most, uint64_t* total, uint64_t*
       item.record = sent;
       item.extra = from.next_ordinal + done;
     }
-    *total = slot->total;
-    *sum = slot->sum;
+    last_total = slot->total;
+    last_sum = slot->sum;
     from.in.advance();
   }
+  if (done != 0) *total = last_total, *sum = last_sum;
   queue->head = head;
   queue->count = count;
   from.next_ordinal += done;

@@ -77,7 +77,8 @@ struct Peer {
 };
 
 extern bool is_concurrent, is_full, is_strict;
-extern bool is_plain;  ///< connected, lazy, one thread at a time, cheap blame: most runs
+extern bool is_straight;  ///< connected, one thread at a time, cheap blame: most runs
+extern bool is_plain;  ///< and lazy
 extern SpinLock ledger_lock;
 
 /// The ledger's lock, free of charge below MPI_THREAD_MULTIPLE.
@@ -197,6 +198,31 @@ template <Space space = Space::kMessage>
   return true;
 }
 
+/// Strict: the same, where the sender's record is the next one of its stream, and right. Else nothing was done; then
+/// expect_plain(), and owe().
+[[gnu::always_inline]] inline bool expect_at_once(Peer& from, const PlainRecord& record) {
+  Queue* queue = from.queue;
+  if (queue == nullptr || queue->count != 0 || from.lost || from.match_queue_nodes != 0) [[unlikely]]
+    return false;
+  const StreamSlot* slot = from.in.next();  // nobody else reads: who holds the token is no caller of this
+  if (slot == nullptr || slot->ordinal != static_cast<uint32_t>(from.next_ordinal)) return false;
+  const Record& sent = slot->record;
+  if (sent.digest != record.digest || sent.comm != record.comm || record_word(sent, kAmountWord) != record.amount ||
+      (record_word(sent, kPlaceWord) ^ record.place) >> kLowBits != 0 ||
+      ((record_tail(sent) ^ record.tail) & kPlainMatchQueue) != 0) [[unlikely]]
+    return false;
+  from.total_there = slot->total & ~kSumsHold;
+  from.sum_there = slot->sum;
+  from.sums_hold_there = (slot->total & kSumsHold) != 0;
+  from.next_ordinal += 1;
+  from.in.advance();
+  from.expected += 1;
+  from.sum_in += record_sum<Space::kMessage>(record);
+  coverage.checked_messages += 1;
+  coverage.checked_bytes += record.bytes();
+  return true;
+}
+
 // --- transport.cpp -----------------------------------------------------------------------------------------------
 uint32_t transport_dirty();  ///< ranks with unsent records
 const uint32_t* transport_dirty_word();  ///< where that is
@@ -218,6 +244,8 @@ void count_untracked();
 void take_back(Peer& to, const Record& record);
 /// Strict mode: await() for all ranks at once.
 void await_all(Thread& thread);
+/// Strict mode, below MPI_THREAD_MULTIPLE: await_all() is to wait for records of that rank.
+void owe(Peer& from);
 
 /// Strict mode: a packet from that rank is here, so its record is, or soon will be.
 inline void foresee(const Peer& from) {

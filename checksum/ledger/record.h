@@ -141,6 +141,17 @@ inline void record_store(Record& to, const Record& record) {
   to.space = apart(record.space);
   to.flags = apart(record.flags);
 }
-inline void record_store(Record& to, const PlainRecord& record) { memcpy(&to, &record, sizeof(to)); }
+/// Word by word: the record then need not be in memory first, from which wider loads would wait for its stores.
+inline void record_store(Record& to, const PlainRecord& record) {
+  const auto put = [&](int word, uint64_t value) {
+    value = apart(value);
+    memcpy(reinterpret_cast<char*>(&to) + 8 * word, &value, sizeof(value));
+  };
+  put(0, record.comm);
+  put(1, record.digest);
+  put(kAmountWord, record.amount);
+  put(kPlaceWord, record.place);
+  put(4, record.tail);
+}
 
 }  // namespace resil::ledger

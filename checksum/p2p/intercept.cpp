@@ -22,8 +22,6 @@ uint64_t next_flush;
 
 namespace {
 
-constexpr uint64_t kOverlapBytes = 32768;  // sends from this size on are digested while they travel
-constexpr uint64_t kAnnounceBytes = 512;  // strict: Open MPI's MPI_Send of more waits until the receiver has taken it
 constexpr int64_t kManyRequests = 64;  // testing more than these costs more than the wait is worth
 
 /// What is carried out by tests: blocking sends but for buffered ones, receives, and waits for all of their requests.
@@ -68,15 +66,7 @@ bool intercept_receive(Event& e) {
 
 bool intercept_wait(Event& e) {
   if (e.request_count <= 0 || e.request_count > kManyRequests) return false;
-  // What a wait for several does after an error in one is each MPI's own: Open MPI's returns at once and leaves the
-  // others pending, MPICH's waits for them, and tests do neither.
-  const bool errors_return = e.request_count > 1 && handlers_were_set.load(std::memory_order_relaxed);
-  if (errors_return ||
-      !requests_may_be_tested(e)) {  // all wait in MPI then, and so do this rank's records: others wait for them
-    ledger::flush(*e.thread);
-    ledger::progress(*e.thread);
-    return false;
-  }
+  if (!waits_by_tests(*e.thread, e.requests, e.request_count)) return false;
   // One request: MPI_Test, whose errors are MPI_Wait's; more: MPI_ERR_IN_STATUS in both.
   const bool one = call_info(e.id).completion == Completion::kOne;
   e.result = wait_by_tests(*e.thread, [&](int* flag) {
@@ -88,6 +78,17 @@ bool intercept_wait(Event& e) {
 }
 
 }  // namespace
+
+bool waits_by_tests(Thread& thread, const void* requests, int64_t count) {
+  // What a wait for several does after an error in one is each MPI's own: Open MPI's returns at once and leaves the
+  // others pending, MPICH's waits for them, and tests do neither.
+  const bool errors_return = count > 1 && handlers_were_set.load(std::memory_order_relaxed);
+  if (!errors_return && requests_may_be_tested(thread, requests, count)) [[likely]]
+    return true;
+  ledger::flush(thread);
+  ledger::progress(thread);
+  return false;
+}
 
 bool intercepts(CallId id) { return kIntercepted[id] != Intercepted::kNothing; }
 

@@ -46,6 +46,7 @@ bool prepare();  ///< before_init: maps memory
 void send_enter_slow(Event& event);  ///< digests what will be overwritten, or must be known before (full blame)
 /// Announces a blocking send before its call has returned; not under MPI_THREAD_MULTIPLE, where that is no order.
 void send_announce(Event& event, const View& view);
+void send_early(Event& event);  ///< the same, of a call that sends and receives
 void send_leave(Event& event);
 void send_init_leave(Event& event);  ///< MPI_Send_init and the like, MPI_Psend_init
 void send_started(Event& event, uint64_t cookie);
@@ -53,6 +54,7 @@ void send_completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
 // MPI_Request_get_status has said that an operation is complete: its buffer is the program's.
 void receive_told_complete(uint64_t cookie);
 void send_told_complete(uint64_t cookie);
+bool send_is_over();  ///< nothing is to be done at the end of one that is not followed
 void cancel_enter(Event& event);  ///< MPI_Cancel: from now on ends of sends are looked at
 
 extern std::atomic<bool> order_lost;  ///< set when a send went unrecorded: message order is unknown afterwards
@@ -62,6 +64,10 @@ bool fast_path_sent(Event& event);
 bool fast_path_received(Event& event);
 bool fast_path_posted(Event& event);
 bool fast_path_completed(Event& event, int64_t place, uint64_t cookie);
+/// From the fast path of the call path (shim/call/fast_path.h), where there is no Event: after_init, once collectives
+/// have done so; and whether the next call that is the same may go it.
+void fast_path_connect();
+bool fast_path_prepare(Event& event);
 
 // --- receives.cpp ------------------------------------------------------------------------------------------------
 void receive_enter_slow(Event& event);

@@ -167,6 +167,8 @@ void send_announce(Event& e, const View& view) {
   state.sent = SendState::kAnnounced;
 }
 
+void send_early(Event& e) { send_announce(e, view_of(e)); }
+
 void send_announcing(Event& e, const StagedView& copy) {
   CallState& state = state_of(e);
   if (!ledger::strict() || ledger::is_concurrent || state.sent != SendState::kUnread) return;
@@ -322,6 +324,8 @@ bool left_to_poster(SendEntry& entry) {
   return entry.alone;
 }
 }  // namespace
+
+bool send_is_over() { return !cancels_seen.load(std::memory_order_relaxed); }
 
 void send_completed(Event& e, int64_t place, uint64_t* cookie, bool freed) {
   auto* entry =

@@ -22,6 +22,7 @@
 #include "shim/call/large_count_fallback.h"
 #include "shim/call/parts.h"
 #include "shim/runtime/block_pool.h"
+#include "shim/runtime/progress.h"
 #include "shim/runtime/staged.h"
 #include "shim/tables/deferred_free.h"
 #include "shim/tables/freed.h"
@@ -36,14 +37,13 @@ namespace resil::RESIL_ABI {
 // Each needs the one before it.
 // clang-format off
 #include RESIL_STRING(shim/abi/RESIL_ABI.h)
+constexpr unsigned kAbiColumn = kAbiName[0] == 'o' ? 0 : kAbiName[0] == 'm' ? 1 : 2;
 #include "shim/call/wrap.h"
 #include "wrappers.inc"
 #include "shim/call/lifecycle.inc"
 // clang-format on
 
 namespace {
-
-constexpr unsigned kAbiColumn = kAbiName[0] == 'o' ? 0 : kAbiName[0] == 'm' ? 1 : 2;
 
 inline bool may_ask_of_type(uint64_t type);
 

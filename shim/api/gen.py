@@ -347,11 +347,14 @@ def fast(f, signature, names):
     if f.call_class in ("Send", "Receive"):
         kind, more = ("START", ", " + name["REQUEST"]) if f.has("starts") else ("MESSAGE", "")
         peer = name.get("DEST") or name["SOURCE"]
+        if f.call_class == "Receive" and kind == "MESSAGE":
+            kind, more = "RECEIVE", ", " + name["STATUS"]
         return f"RESIL_FAST_{kind}({start}, {name['BUFFER']}, {name['COUNT']}, {name['DATATYPE']}, {peer}, {name['TAG']}, {name['COMM']}{more})"
     if f.call_class in ("SendReceive", "SendReceiveReplace") and f.has("blocking"):
         buffers, counts, types = ([p.name for p in f.parameters if p.kind == kind] for kind in ("BUFFER", "COUNT", "DATATYPE"))
         return (f"RESIL_FAST_EXCHANGE({start}, {buffers[0]}, {counts[0]}, {types[0]}, {name['DEST']}, {name['SENDTAG']}, "
-                f"{buffers[-1]}, {counts[-1]}, {types[-1]}, {name['SOURCE']}, {name['RECVTAG']}, {name['COMM']})")
+                f"{buffers[-1]}, {counts[-1]}, {types[-1]}, {name['SOURCE']}, {name['RECVTAG']}, {name['COMM']}, {name['STATUS']}, "
+                f"given, ({', '.join('given' if p.kind == 'STATUS' else p.name for p in f.parameters)}))")
     if f.call_class == "Completion" and f.has("blocking") and f.details[0] in ("One", "All"):
         count, room = ("1", "1") if f.details[0] == "One" else (f.parameters[0].name, "ring::kWaitedKeys")
         return f"RESIL_FAST_WAIT({start}, {name['REQUEST']}, {count}, {name['STATUS']}, {room})"

@@ -20,8 +20,8 @@ bool enter(Event& event);
 void leave(Event& event);
 /// A local query: counted and folded, never timed. Null thread: not to be seen.
 void count_local(Thread* thread, CallId id, uint64_t return_address, uint64_t frame);
-/// Calls that some module changes, executes or looks at between all hooks and the library (module.h, `intercepts`).
-extern bool intercepted[kCallCount];
+/// How many modules change, execute or look at a call between all hooks and the library (module.h, `intercepts`).
+extern uint8_t intercepted[kCallCount];
 /// Whether some module has to do with a request whose status the program asks for (module.h, `asks_status`).
 extern bool status_one_by_one;
 /// A buffer that may activate the dormant module: asks it.

@@ -32,10 +32,16 @@ bool may_execute_instead(CallId id) {
   return is_own_reduction(id) && execute_instead != nullptr && backend->reductions[0] != nullptr;
 }
 
+/// What a module does to calls between all hooks and the library it may do on the fast path, too, if it is alone.
+bool is_intercepted(CallId id) {
+  const bool own = messages != nullptr && messages->intercepts(id);
+  return intercepted[static_cast<unsigned>(id)] != own;
+}
+
 /// With several threads at a time: by wrappers that are put in the place of the usual ones.
 bool is_open_to(CallId id) {
   if (request_table_has_threads()) return is_threaded(id) && !intercepted[static_cast<unsigned>(id)];
-  return !intercepted[static_cast<unsigned>(id)] || may_execute_instead(id);
+  return !is_intercepted(id) || may_execute_instead(id);
 }
 
 void enable(CallId id) {
@@ -70,6 +76,7 @@ ReceivingHalf* place_of(Thread& thread, const ReceivingHalf& half) {
 const uint32_t* gate = &kOpen;
 uint8_t enabled;
 uint32_t statuses_wanted;
+const MessageHooks* messages;
 ring::Pending* pending;
 bool (*execute_instead)(Event& e);
 void (*checked)(Thread& thread);
@@ -170,6 +177,33 @@ void event_of(Event& e, Call call, CallId id, int result) {
   e.saved_requests = e.saved_few;
 }
 
+namespace {
+DataArgument data_of(const GivenMessage& message) {
+  return {message.buffer, message.count, message.type, nullptr, nullptr, nullptr};
+}
+}  // namespace
+
+void message_event(Event& e, Call call, CallId id, int result) {
+  event_of(e, call, id, result);
+  const GivenMessage &message = call.thread->message, &received = call.thread->received;
+  e.large = call_info(id).has(kCallLargeCount);
+  e.peer = message.peer;
+  e.tag = message.tag;
+  e.comm = message.comm;
+  e.comm_handle = message.comm->handle;
+  const bool both = is_exchange(id);
+  (both || !(e.attributes & kCallReceives) ? e.send : e.receive) = data_of(message);
+  if (both) {
+    e.receive = data_of(received);
+    e.receive_peer = received.peer;
+    e.receive_tag = received.tag;
+  }
+  e.given_send = e.send.buffer;
+  e.given_receive = e.receive.buffer;
+  e.given_count = message.count;
+  if (both && messages->early(id)) messages->describe(e);
+}
+
 void complete_event(Event& e) {
   const CallId id = e.id;
   const DataArgument send = e.send, receive = e.receive;
@@ -191,7 +225,8 @@ void complete_event(Event& e) {
 void general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,
              int flag) {
   Event e;
-  event_of(e, call, id, result);
+  if (messages != nullptr && (is_message(id) || is_exchange(id))) message_event(e, call, id, result);
+  else event_of(e, call, id, result);
   e.requests = requests;
   if (e.attributes & kCallPoll) e.flag = &flag;
   e.request_count = count;
@@ -200,6 +235,13 @@ void general(Call call, CallId id, int result, void* requests, const void* saved
     e.saved_requests = const_cast<void*>(saved);
     if (count == 1) e.saved_few[0] = request_handle(saved, 0);
   }
+  leave(e);
+}
+
+void general_announced(Call call, CallId id, int result) {
+  Event e;
+  message_event(e, call, id, result);
+  messages->describe(e);
   leave(e);
 }
 

@@ -64,6 +64,31 @@ constexpr uintptr_t kNotInPlace = 1;
 extern const uint32_t* check_waits;
 extern const uint64_t* check_from;
 
+/// What a module that looks at messages does on the fast path in place of its hooks. The call is open; Thread::message,
+/// and what it receives besides in Thread::received, say what it is about. Below MPI_THREAD_MULTIPLE.
+struct MessageHooks {
+  /// Calls that are carried out by tests on the fast path, too: MPI_Recv, MPI_Wait and MPI_Waitall, and sends of at
+  /// least so many bytes.
+  bool (*intercepts)(CallId id);
+  uint64_t send_bytes;
+  /// A blocking call has sent it, or is about to where it wants to know early.
+  void (*sent)(Call call, CallId id);
+  bool (*early)(CallId id);  ///< asked of calls that send and receive
+  void (*describe)(Event& e);  ///< of a call that goes on the general way: what was done early
+  /// A request is there. `words`: beside it; null: it is complete at once, or untracked with this key.
+  void (*started)(Call call, CallId id, uint64_t* words, uint64_t key);
+  /// It has come. `status`: whether the program wants it or not.
+  void (*received)(Call call, CallId id, const GivenMessage& message, const void* status);
+  /// May the wait be carried out by tests? Else others are given what they wait for, since the library waits now.
+  bool (*tests)(Thread& thread, const void* requests, int64_t count);
+  /// A request with this word is complete. False: not the usual case, nothing was done.
+  bool (*completed)(Thread& thread, uint64_t word, const void* statuses, int64_t place);
+  /// After all of these that a call has completed. Null: nothing is to be done then.
+  void (*over)(Thread& thread);
+};
+extern const MessageHooks* messages;  ///< null: nobody does
+constexpr unsigned kMessageWord = request_word(Stage::kChecksum);  ///< MessageHooks::completed's
+
 /// After a call that went the general way: whether the next equal one from there may go the fast path.
 void prepare(Event& e, SiteEntry& site);
 /// Likewise inside a call that sends and receives, which is again what it was the last time.
@@ -71,16 +96,32 @@ void prepare_exchange(Event& e, SiteEntry& site);
 
 /// The Event of a call that has come back, without its requests.
 void event_of(Event& e, Call call, CallId id, int result);
+/// Likewise of a message, with what the program gave.
+void message_event(Event& e, Call call, CallId id, int result);
 /// The way out of a call of which something is unusual, by the Event that it would have had.
 void general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,
              int flag = 1);
 
+/// Of a message that a module has been told of early.
+void general_announced(Call call, CallId id, int result);
+
 /// Of a nonblocking message or collective: its request is pending. False: found no place.
 bool message_pending(Call call, CallId id, uint64_t key);
 bool collective_pending(Call call, CallId id, uint64_t key);
+/// Tells the module that looks at messages of it: here, where its word is found once more, so that other modes pay
+/// nothing for that.
+void message_started(Call call, CallId id, uint64_t key);
 /// Of a call that has completed it, or these: handles that operations do not share.
 void request_completed(Call call, CallId id, uint64_t key);
+/// Likewise, with the statuses of the call, where a module looks at messages.
+void request_checked(Call call, CallId id, uint64_t key, void* statuses, int64_t place);
 void requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count);
+
+/// Has the module that checks something to do before the next call that may block?
+[[gnu::always_inline]] inline bool check_is_due(const Thread& thread) {
+  return __atomic_load_n(check_waits, __ATOMIC_RELAXED) != 0 &&
+         thread.last_time >= __atomic_load_n(check_from, __ATOMIC_RELAXED);
+}
 
 struct Stamp {
   uint64_t time;
@@ -192,6 +233,8 @@ template <CallId id, bool threads = false>
     return one.comm_handle != comm || one.peer != peer || one.tag != tag || one.count != count || one.type != type;
   });
   if (site == nullptr) return false;
+  if (!threads && messages != nullptr) [[unlikely]]
+    thread->message = {site->comm, buffer, count, type, peer, tag};
   if (!is_host(*thread, buffer)) [[unlikely]]
     return false;
   ring::Wait* wait = thread->wait;
@@ -248,6 +291,11 @@ template <CallId id, bool threads = false>
         [[unlikely]]
       return false;
   }
+  if (!threads && messages != nullptr) [[unlikely]] {
+    if (check_is_due(*thread)) return false;
+    thread->message = {site->comm, sent, count, type, peer, tag};
+    thread->received = {site->comm, received, receive_count, receive_type, source, receive_tag};
+  }
   Stamp time;
   if (!stamp<id>(*thread, time)) [[unlikely]]
     return false;
@@ -272,10 +320,44 @@ template <CallId id, bool threads = false>
   return true;
 }
 
+/// Of a blocking call in one direction or both.
 template <CallId id>
 [[gnu::always_inline]] inline void message_done(Call call, int result) {
   if (result != 0) [[unlikely]]
     return general(call, id, result, nullptr, nullptr, 0, nullptr);
+  leave<id>(call);
+}
+
+/// Of a blocking send, where a module looks at messages.
+template <CallId id>
+inline void message_sent(Call call, int result) {
+  if (result == 0) [[likely]]
+    messages->sent(call, id);
+  message_done<id>(call, result);
+}
+
+/// Of a send that was carried out by tests and has been told of before they began.
+template <CallId id>
+inline void sent_by_tests(Call call, int result) {
+  if (result != 0) [[unlikely]]
+    return general_announced(call, id, result);
+  leave<id>(call);
+}
+
+/// Of one that sends and receives, where a module looks at messages.
+template <CallId id>
+[[gnu::always_inline]] inline void exchange_begins(Call call) {
+  if (messages->early(id)) messages->sent(call, id);
+}
+
+/// Of one that receives, where a module looks at messages; `status`: the program's, or in its place.
+template <CallId id>
+[[gnu::always_inline]] inline void message_checked(Call call, int result, void* status) {
+  if (result != 0) [[unlikely]]
+    return general(call, id, result, nullptr, nullptr, 0, status);
+  if constexpr (is_exchange(id))
+    if (!messages->early(id)) messages->sent(call, id);
+  messages->received(call, id, is_exchange(id) ? call.thread->received : call.thread->message, status);
   leave<id>(call);
 }
 
@@ -291,6 +373,8 @@ template <CallId id, class Handle>
   constexpr auto* kPending = is_message(id) ? message_pending : collective_pending;
   if (result != 0 || !kPending(call, id, key_of(*request))) [[unlikely]]
     return general(call, id, result, request, nullptr, 1, nullptr);
+  if (is_message(id) && messages != nullptr) [[unlikely]]
+    message_started(call, id, key_of(*request));
   leave<id>(call);
 }
 
@@ -365,6 +449,18 @@ template <CallId id, class Handle>
   leave<id>(call);
 }
 
+/// Likewise, where a module looks at messages; `statuses`: the program's, or in their place.
+template <CallId id, class Handle>
+inline void waited_checked(Call call, int result, Handle* requests, int64_t count, Handle* saved, void* statuses) {
+  if (result != 0) [[unlikely]]
+    return general(call, id, result, requests, saved, count, statuses);
+  for (int64_t i = 0; i < count; ++i)
+    if (const uint64_t key = key_of(saved[i]); !request_is_shared(key)) request_checked(call, id, key, statuses, i);
+  if (messages->over != nullptr) [[unlikely]]
+    messages->over(*call.thread);
+  leave<id>(call);
+}
+
 // --- Collectives ----------------------------------------------------------------------------------------------------
 
 /// Blocking or nonblocking. `count`, `type`, `op`: of a call with blocks both_counts(), what is sent, and the type of
@@ -387,9 +483,7 @@ template <CallId id, bool threads = false>
   if (kMoves && !is_host(*thread, sent, received)) [[unlikely]]
     return false;
   if (kMoves && !threads && !kStarts && checked != nullptr) [[unlikely]] {
-    if (__atomic_load_n(check_waits, __ATOMIC_RELAXED) != 0 &&
-        thread->last_time >= __atomic_load_n(check_from, __ATOMIC_RELAXED))
-      return false;
+    if (check_is_due(*thread)) return false;
     if ((site->check & kNotInPlace) && (sent == received || reinterpret_cast<intptr_t>(sent) == backend->in_place))
       return false;
     thread->checked = {site->check, sent, received};

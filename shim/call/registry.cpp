@@ -17,7 +17,7 @@ namespace resil {
 Hooks hook_lists[2];
 const Hooks* current_hooks = &hook_lists[0];
 const Module* dormant;
-bool intercepted[kCallCount];
+uint8_t intercepted[kCallCount];
 bool status_one_by_one;
 double (*time_hook)(Thread&, CallId, double);
 
@@ -114,12 +114,14 @@ void fill(Hooks& lists, const Module* left_out) {
 
 /// The calls that the modules of these lists see between all hooks and the library. None is taken back.
 void mark_intercepted(const Module* left_out) {
-  for (const Module* module : enabled_modules()) {
-    if (module == left_out) continue;
-    for (unsigned id = 0; id < kCallCount; ++id)
-      if (intercepts(*module, static_cast<CallId>(id))) __atomic_store_n(&intercepted[id], true, __ATOMIC_RELAXED);
-    if (module->asks_status) __atomic_store_n(&status_one_by_one, true, __ATOMIC_RELAXED);
+  for (unsigned id = 0; id < kCallCount; ++id) {
+    uint8_t count = 0;
+    for (const Module* module : enabled_modules())
+      count += module != left_out && intercepts(*module, static_cast<CallId>(id));
+    __atomic_store_n(&intercepted[id], count, __ATOMIC_RELAXED);
   }
+  for (const Module* module : enabled_modules())
+    if (module != left_out && module->asks_status) __atomic_store_n(&status_one_by_one, true, __ATOMIC_RELAXED);
 }
 
 }  // namespace
@@ -139,7 +141,6 @@ void registry_enable() {
   for (const Module* module : enabled_modules())
     if (module->time != nullptr && module->times()) time_hook = module->time;
   status_one_by_one = false;
-  memset(intercepted, 0, sizeof(intercepted));
   mark_intercepted(dormant);
 }
 

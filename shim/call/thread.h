@@ -128,6 +128,15 @@ struct TypeCacheEntry {
   const TypeMap* map;  ///< of a module that flattens datatypes; null: not asked for yet
 };
 
+/// One message as the program gave it to the call.
+struct GivenMessage {
+  CommInfo* comm;
+  const void* buffer;
+  int64_t count;
+  uint64_t type;
+  int32_t peer, tag;  ///< `peer`: as Events have it
+};
+
 /// Of the former envelopes' places those that are used until they no longer suffice: pages that few need stay
 /// untouched.
 constexpr unsigned kFewFormer = 32;
@@ -170,6 +179,8 @@ struct Thread {
     uintptr_t check;  ///< SiteEntry's
     const void *sent, *received;  ///< buffers, as the program gave them
   } checked;  ///< of the collective of the fast path that is open, where somebody looks at what it brought
+  GivenMessage message, received;  ///< likewise of the message that is open, and of the one that it receives besides
+  uint64_t announced;  ///< of that: a module's handle of what it has told of it early; 0: none
   void* module_data[kMaxModules];  ///< a module's own, by thread_slot()
   char* scratch;  ///< handle copies of completing calls, a stack
   size_t scratch_bytes, scratch_top;

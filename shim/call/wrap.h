@@ -48,6 +48,8 @@ template <bool sends, bool receives>
   if (fast::Call call; fast::message<call_id, kThreads>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)), \
                                                         reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer,     \
                                                         count, bits(type), rank, tag, bits(comm))) [[likely]] {        \
+    if (!kThreads && fast::messages != nullptr) [[unlikely]]                                                           \
+      return send_checked<layer, call_id>(call, buffer, count, type, rank, tag, comm);                                 \
     const int result = real<signature>(layer, call_id) arguments;                                                      \
     fast::message_done<call_id>(call, result);                                                                         \
     return result;                                                                                                     \
@@ -60,12 +62,30 @@ template <bool sends, bool receives>
     fast::started<call_id>(call, result, request);                                                                     \
     return result;                                                                                                     \
   }
+#define RESIL_FAST_RECEIVE(call_id, signature, arguments, buffer, count, type, rank, tag, comm, status)                \
+  if (fast::Call call; fast::message<call_id, kThreads>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)), \
+                                                        reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer,     \
+                                                        count, bits(type), rank, tag, bits(comm))) [[likely]] {        \
+    if (!kThreads && fast::messages != nullptr) [[unlikely]]                                                           \
+      return receive_by_tests<call_id>(call, buffer, count, type, rank, tag, comm, status);                            \
+    const int result = real<signature>(layer, call_id) arguments;                                                      \
+    fast::message_done<call_id>(call, result);                                                                         \
+    return result;                                                                                                     \
+  }
 #define RESIL_FAST_EXCHANGE(call_id, signature, arguments, sent, count, type, rank, tag, received, receive_count, \
-                            receive_type, source, receive_tag, comm)                                              \
+                            receive_type, source, receive_tag, comm, status, given, given_arguments)              \
   if (fast::Call call; fast::exchange<call_id, kThreads>(                                                         \
           call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),                                          \
           reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, count, bits(type), peer(rank), tag, received,  \
           receive_count, bits(receive_type), source, receive_tag, bits(comm))) [[likely]] {                       \
+    if (!kThreads && fast::messages != nullptr) [[unlikely]] {                                                    \
+      Status own;                                                                                                 \
+      Status* const given = status != status_ignore() ? status : &own;                                            \
+      fast::exchange_begins<call_id>(call);                                                                       \
+      const int result = real<signature>(layer, call_id) given_arguments;                                         \
+      fast::message_checked<call_id>(call, result, given);                                                        \
+      return result;                                                                                              \
+    }                                                                                                             \
     const int result = real<signature>(layer, call_id) arguments;                                                 \
     fast::message_done<call_id>(call, result);                                                                    \
     return result;                                                                                                \
@@ -76,6 +96,8 @@ template <bool sends, bool receives>
     Request saved[room];                                                                                             \
     if (fast::wait<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),                           \
                             reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), requests, count, saved)) [[likely]] { \
+      if (fast::messages != nullptr) [[unlikely]]                                                                    \
+        return complete_by_tests<call_id>(call, requests, count, saved, statuses);                                   \
       const int result = real<signature>(layer, call_id) arguments;                                                  \
       fast::waited<call_id>(call, result, requests, count, saved, statuses);                                         \
       return result;                                                                                                 \
@@ -202,6 +224,7 @@ inline bool defer_free(Handle* handle) {
 #include "shim/call/wrap_local.h"
 #include "shim/call/wrap_objects.h"
 #include "shim/call/wrap_status.h"
+#include "shim/call/wrap_tests.h"
 
 constexpr bool frees(CallId id) { return id == CallId::kMPI_Op_free || id == CallId::kMPI_Type_free; }
 constexpr bool makes_operator(CallId id) {

@@ -91,5 +91,6 @@ RequestClass request_class(const Thread& thread, uint64_t key);
 
 /// May all requests of this completing call be carried out? Before the real call.
 bool requests_may_be_tested(const Event& event);
+bool requests_may_be_tested(const Thread& thread, const void* requests, int64_t count);  ///< these handles
 
 }  // namespace resil

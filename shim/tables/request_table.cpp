@@ -359,8 +359,10 @@ void request_started(Event& e) {
 
 static uint32_t claim_elsewhere(uint64_t key) { return claim(key); }
 
+namespace {
+
 template <bool collective>
-[[gnu::always_inline]] static inline bool is_pending(fast::Call call, CallId id, uint64_t key) {
+[[gnu::always_inline]] inline bool is_pending(fast::Call call, CallId id, uint64_t key) {
   if (request_is_shared(key)) return true;
   if (!fast::is_there(call)) [[unlikely]] {
     __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
@@ -400,8 +402,18 @@ template <bool collective>
   return true;
 }
 
+}  // namespace
+
 bool fast::message_pending(Call call, CallId id, uint64_t key) { return is_pending<false>(call, id, key); }
 bool fast::collective_pending(Call call, CallId id, uint64_t key) { return is_pending<true>(call, id, key); }
+
+void fast::message_started(Call call, CallId id, uint64_t key) {
+  const uint32_t first = home_of(key) * kBucket;
+  if (load(keys[first]) == key && load(runtime.requests[first].key) == key) [[likely]]
+    return messages->started(call, id, cookies[first].word, key);
+  const bool shared = request_is_shared(key);
+  messages->started(call, id, shared ? nullptr : request_cookies(*call.thread, key), shared ? 0 : key);
+}
 
 RequestClass request_class(const Thread& thread, uint64_t key) {
   if (request_is_shared(key)) return RequestClass::kNothing;
@@ -428,21 +440,21 @@ bool request_is_persistent(const Thread& thread, uint64_t key) {
 
 namespace {
 
-[[gnu::noinline]] bool testable_from(const Event& e, int64_t first) {
-  for (int64_t i = first; i < e.request_count; ++i)
-    if (!may_be_tested(request_class(*e.thread, request_handle(e.requests, i)))) return false;
+[[gnu::noinline]] bool testable_from(const Thread& thread, const void* requests, int64_t count, int64_t first) {
+  for (int64_t i = first; i < count; ++i)
+    if (!may_be_tested(request_class(thread, request_handle(requests, i)))) return false;
   return true;
 }
 
 template <class Handle>
-[[gnu::always_inline]] inline bool all_testable(const Event& e) {
-  const auto* handles = static_cast<const Handle*>(e.requests);
-  for (int64_t i = 0; i < e.request_count; ++i) {
+[[gnu::always_inline]] inline bool all_testable(const Thread& thread, const void* requests, int64_t count) {
+  const auto* handles = static_cast<const Handle*>(requests);
+  for (int64_t i = 0; i < count; ++i) {
     const uint64_t key = handles[i];
     if (request_is_shared(key)) continue;
     const uint32_t first = home_of(key) * kBucket;
     if (concurrent || load(keys[first]) != key || load(runtime.requests[first].key) != key) [[unlikely]]
-      return testable_from(e, i);
+      return testable_from(thread, requests, count, i);
     if (!kStarts.testable[load(runtime.requests[first].call)]) return false;
   }
   return true;
@@ -450,8 +462,11 @@ template <class Handle>
 
 }  // namespace
 
-bool requests_may_be_tested(const Event& e) {
-  return backend->handle_bytes == 4 ? all_testable<uint32_t>(e) : all_testable<uint64_t>(e);
+bool requests_may_be_tested(const Event& e) { return requests_may_be_tested(*e.thread, e.requests, e.request_count); }
+
+bool requests_may_be_tested(const Thread& thread, const void* requests, int64_t count) {
+  return backend->handle_bytes == 4 ? all_testable<uint32_t>(thread, requests, count)
+                                    : all_testable<uint64_t>(thread, requests, count);
 }
 
 void request_activating(Event& e) {
@@ -528,10 +543,21 @@ bool failed(const Event& e, int64_t i) {
 
 namespace {
 
-[[gnu::noinline]] void complete_unusual(fast::Call call, CallId id, uint64_t key) {
+[[gnu::noinline]] void complete_unusual(fast::Call call, CallId id, uint64_t key, void* statuses = nullptr,
+                                        int64_t place = 0) {
   Event e;
   fast::event_of(e, call, id, 0);
-  if (!request_is_shared(key)) complete_elsewhere(e, key, 0, false);
+  e.statuses = e.given_statuses = statuses;
+  if (!request_is_shared(key)) complete_elsewhere(e, key, place, false);
+}
+
+[[gnu::noinline]] void tell_completed(fast::Call call, CallId id, uint64_t word, void* statuses, int64_t place) {
+  Event e;
+  fast::event_of(e, call, id, 0);
+  e.statuses = e.given_statuses = statuses;
+  const Hooks& lists = hooks();
+  for (uint32_t i = 0; lists.completed[i] != nullptr; ++i)
+    if (lists.completed_word[i] == fast::kMessageWord) lists.completed[i](e, place, &word, false);
 }
 
 /// Who is on the fast path and keeps a word beside requests keeps this one, or counts them in fast::statuses_wanted.
@@ -550,6 +576,14 @@ constexpr unsigned kFastWord = request_word(Stage::kHang);
 }
 
 }  // namespace
+
+void fast::request_checked(Call call, CallId id, uint64_t key, void* statuses, int64_t place) {
+  const uint64_t word = cookies[home_of(key) * kBucket].word[kMessageWord];
+  if (!complete_usual(key)) [[unlikely]]
+    return complete_unusual(call, id, key, statuses, place);
+  if (word != 0 && !messages->completed(*call.thread, word, statuses, place)) [[unlikely]]
+    tell_completed(call, id, word, statuses, place);
+}
 
 void fast::request_completed(Call call, CallId id, uint64_t key) {
   if (!complete_usual(key)) [[unlikely]]

@@ -28,6 +28,7 @@ void scratch_release(Thread&, void*) {}
 void object_made_at(MpiObject, uint64_t, CallId, uint64_t) {}
 ring::Pending* fast::pending;
 uint8_t fast::enabled;
+const fast::MessageHooks* fast::messages;
 void fast::event_of(Event&, Call, CallId, int) { abort(); }  // nothing here goes the fast path
 
 }  // namespace resil

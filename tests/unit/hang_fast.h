@@ -86,6 +86,7 @@ struct Program {
       ++by_fast_path;
       nested();
       if constexpr (kStarts) fast::started<id>(call, result, &handle);
+      else if (fast::messages != nullptr) fast::message_sent<id>(call, result);
       else fast::message_done<id>(call, result);
       return;
     }

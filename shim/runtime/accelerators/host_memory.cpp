@@ -85,10 +85,11 @@ constinit Range own[64] = {};
 std::atomic<uint32_t> own_count;
 
 bool certain(const void* address, size_t bytes) {
-  if (host_memory_known(address, bytes)) return true;
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  if (heap.holds(at, bytes) || stack.holds(at, bytes) || data.holds(at, bytes)) return true;
   const uint32_t count = own_count.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < count; ++i)
-    if (own[i].holds(reinterpret_cast<uintptr_t>(address), bytes)) return true;
+    if (own[i].holds(at, bytes)) return true;
   return false;
 }
 

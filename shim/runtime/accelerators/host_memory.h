@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// May the host touch this address? Usually the answer takes two compares: the program's static data, the heap and the
-// thread's stack are host memory whatever is loaded. For other memory it depends on the accelerator runtimes in the
-// process; shim/runtime/accelerators/runtimes.cpp says how they are noticed and asked.
+// May the host touch this address? Usually the answer takes a compare or two: without an accelerator runtime in the
+// process all is host memory, and the program's static data, the heap and the thread's stack are whatever is loaded.
+// For other memory it depends on the runtimes; shim/runtime/accelerators/runtimes.cpp says how they are noticed and
+// asked.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "shim/runtime/accelerators/runtimes.h"
 
 namespace resil {
 
@@ -39,9 +42,11 @@ bool ask(const void* address, size_t bytes);
 }  // namespace host_memory_detail
 
 /// Is it known without asking? False: ask host_memory().
-inline bool host_memory_known(const void* address, size_t bytes) {
+[[gnu::always_inline]] inline bool host_memory_known(const void* address, size_t bytes) {
   using namespace host_memory_detail;
   const auto at = reinterpret_cast<uintptr_t>(address);
+  if (gpu::runtimes_absent()) [[likely]]
+    return true;
   return heap.holds(at, bytes) || stack.holds(at, bytes) || data.holds(at, bytes);
 }
 
@@ -57,7 +62,7 @@ void host_memory_add(const void* memory, size_t bytes);
 /// False for device and managed memory and for whatever is not certain. The host may then neither read nor write it;
 /// count the message as uncovered, reason "device_buffer". Any thread, no MPI. Asks an accelerator runtime only if the
 /// program has initialised it, and never initialises one. System calls as host_memory_certain().
-inline bool host_memory(const void* address, size_t bytes) {
+[[gnu::always_inline]] inline bool host_memory(const void* address, size_t bytes) {
   if (host_memory_known(address, bytes)) [[likely]]
     return true;
   return host_memory_detail::ask(address, bytes);
