@@ -2,9 +2,9 @@
 //
 // The usual blocking collective, straight: what a call with these arguments from this place compares with whom is
 // worked out once and kept with the call site (SiteEntry::check), so that the next ones, which go the fast path of the
-// call path, read their data, make their records and no more. Cheap blame, below MPI_THREAD_MULTIPLE;
-// communicators of one group, predefined types in one piece, few partners. Nothing here is decided otherwise than in
-// plan.cpp and compare.cpp: a call is checked as they would check it, with the same tables, or given to them.
+// call path, read their data, make their records and no more. Cheap blame, below MPI_THREAD_MULTIPLE; communicators of
+// one group, predefined types in one piece. Nothing here is decided otherwise than in plan.cpp and compare.cpp: a call
+// is checked as they would check it, with the same tables, or given to them.
 #pragma once
 
 namespace resil {

@@ -233,7 +233,7 @@ void expect_quietly(Peer& from, const Record& record, uint64_t evidence, Differe
 void expected(Thread& thread);
 extern int32_t until_look;  ///< records until the next look at what has arrived
 void look_around(Thread& thread);
-/// expected() where is_plain holds.
+/// expected() where is_straight holds.
 inline void expected_plainly(Thread& thread) {
   if (--until_look <= 0) [[unlikely]]
     look_around(thread);

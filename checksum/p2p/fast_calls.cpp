@@ -24,9 +24,15 @@ straight::From from(fast::Call call, CallId id) {
   e.request_key = key;
   send_leave(e);
 }
+
 /// Before the call: where the buffer is about to be overwritten, or the partner may send what this one waits for only
 /// once it has verified this message.
 bool early(CallId id) { return ledger::is_strict || class_of(id) == CallClass::kSendReceiveReplace; }
+
+/// Of a blocking call that may still fail.
+bool is_told_early(fast::Call call, CallId id) {
+  return fast::is_exchange(id) ? early(id) : call.record->bytes >= fast::messages->send_bytes;
+}
 
 [[gnu::noinline]] void sent_early_slowly(fast::Call call, CallId id) {
   Event e;
@@ -34,12 +40,14 @@ bool early(CallId id) { return ledger::is_strict || class_of(id) == CallClass::k
   send_early(e);
   if (state_of(e).sent == SendState::kAnnounced) call.thread->announced = state_of(e).packet;
 }
+
 /// How its end finds what was announced before the call.
 void describe(Event& e) {
   if (e.thread->announced == 0) return;
   state_of(e).sent = SendState::kAnnounced;
   state_of(e).packet = e.thread->announced;
 }
+
 [[gnu::noinline]] void posted_slowly(fast::Call call, CallId id, uint64_t* words, uint64_t key) {
   Event e;
   fast::message_event(e, call, id, 0);
@@ -47,6 +55,7 @@ void describe(Event& e) {
   e.request_key = key;
   receive_posted(e);
 }
+
 [[gnu::noinline]] void received_slowly(fast::Call call, CallId id, const void* status) {
   Event e;
   fast::message_event(e, call, id, 0);
@@ -58,7 +67,7 @@ void sent(fast::Call call, CallId id) {
   const GivenMessage& message = call.thread->message;
   call.thread->announced = 0;
   if (message.peer >= 0 && !straight::send(*call.thread, message, from(call, id), nullptr)) [[unlikely]]
-    fast::is_exchange(id) && early(id) ? sent_early_slowly(call, id) : sent_slowly(call, id, nullptr, 0);
+    is_told_early(call, id) ? sent_early_slowly(call, id) : sent_slowly(call, id, nullptr, 0);
 }
 
 void started(fast::Call call, CallId id, uint64_t* words, uint64_t key) {
@@ -98,16 +107,12 @@ constexpr fast::MessageHooks kLazyHooks = {.intercepts = intercepts,
                                            .tests = waits_by_tests,
                                            .completed = completed,
                                            .over = nullptr};
-constexpr fast::MessageHooks kStrictHooks = {.intercepts = intercepts,
-                                             .send_bytes = kAnnounceBytes,
-                                             .sent = sent,
-                                             .early = early,
-                                             .describe = describe,
-                                             .started = started,
-                                             .received = received,
-                                             .tests = waits_by_tests,
-                                             .completed = completed,
-                                             .over = ledger::await_all};
+constexpr fast::MessageHooks kStrictHooks = [] {
+  fast::MessageHooks hooks = kLazyHooks;
+  hooks.send_bytes = kAnnounceBytes;
+  hooks.over = ledger::await_all;
+  return hooks;
+}();
 static_assert(kChecksumWord == fast::kMessageWord);
 
 bool is_piece(const Event& e, uint64_t type) {

@@ -283,7 +283,9 @@ void flush_output() {
   const auto flush_all = reinterpret_cast<int (*)(void*)>(dlsym(RTLD_DEFAULT, "fflush"));
   if (auto* flush = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_gfortran_flush_i4"))) flush(nullptr);
   auto* flush = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_ZNSo5flushEv"));
-  if (void* cout = dlsym(RTLD_DEFAULT, "_ZSt4cout"); flush != nullptr && cout != nullptr) flush(cout);
+  // A program that never included <iostream> has a stream that nobody constructed: its first word is still zero.
+  void** cout = static_cast<void**>(dlsym(RTLD_DEFAULT, "_ZSt4cout"));
+  if (flush != nullptr && cout != nullptr && *cout != nullptr) flush(cout);
   if (flush_all != nullptr) flush_all(nullptr);
 }
 

@@ -17,6 +17,7 @@
 #include "shim/abi/handler_change.h"
 #include "shim/call/attach.h"
 #include "shim/call/dispatch.h"
+#include "shim/call/fast_messages.h"
 #include "shim/call/fast_path.h"
 #include "shim/call/fed_comms.h"
 #include "shim/call/large_count_fallback.h"

@@ -5,6 +5,7 @@
 #include "shim/call/fast_path.h"
 
 #include "shim/call/dispatch.h"
+#include "shim/call/fast_messages.h"
 #include "shim/call/registry.h"
 
 namespace resil::fast {

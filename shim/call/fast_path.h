@@ -20,6 +20,7 @@
 #include "shim/call/fast_calls.h"
 #include "shim/call/fast_sites.h"
 #include "shim/call/flight.h"
+#include "shim/call/message_hooks.h"
 #include "shim/ring/collective_history.h"
 #include "shim/tables/tables.h"
 
@@ -64,31 +65,6 @@ constexpr uintptr_t kNotInPlace = 1;
 extern const uint32_t* check_waits;
 extern const uint64_t* check_from;
 
-/// What a module that looks at messages does on the fast path in place of its hooks. The call is open; Thread::message,
-/// and what it receives besides in Thread::received, say what it is about. Below MPI_THREAD_MULTIPLE.
-struct MessageHooks {
-  /// Calls that are carried out by tests on the fast path, too: MPI_Recv, MPI_Wait and MPI_Waitall, and sends of at
-  /// least so many bytes.
-  bool (*intercepts)(CallId id);
-  uint64_t send_bytes;
-  /// A blocking call has sent it, or is about to where it wants to know early.
-  void (*sent)(Call call, CallId id);
-  bool (*early)(CallId id);  ///< asked of calls that send and receive
-  void (*describe)(Event& e);  ///< of a call that goes on the general way: what was done early
-  /// A request is there. `words`: beside it; null: it is complete at once, or untracked with this key.
-  void (*started)(Call call, CallId id, uint64_t* words, uint64_t key);
-  /// It has come. `status`: whether the program wants it or not.
-  void (*received)(Call call, CallId id, const GivenMessage& message, const void* status);
-  /// May the wait be carried out by tests? Else others are given what they wait for, since the library waits now.
-  bool (*tests)(Thread& thread, const void* requests, int64_t count);
-  /// A request with this word is complete. False: not the usual case, nothing was done.
-  bool (*completed)(Thread& thread, uint64_t word, const void* statuses, int64_t place);
-  /// After all of these that a call has completed. Null: nothing is to be done then.
-  void (*over)(Thread& thread);
-};
-extern const MessageHooks* messages;  ///< null: nobody does
-constexpr unsigned kMessageWord = request_word(Stage::kChecksum);  ///< MessageHooks::completed's
-
 /// After a call that went the general way: whether the next equal one from there may go the fast path.
 void prepare(Event& e, SiteEntry& site);
 /// Likewise inside a call that sends and receives, which is again what it was the last time.
@@ -102,9 +78,6 @@ void message_event(Event& e, Call call, CallId id, int result);
 void general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,
              int flag = 1);
 
-/// Of a message that a module has been told of early.
-void general_announced(Call call, CallId id, int result);
-
 /// Of a nonblocking message or collective: its request is pending. False: found no place.
 bool message_pending(Call call, CallId id, uint64_t key);
 bool collective_pending(Call call, CallId id, uint64_t key);
@@ -113,8 +86,6 @@ bool collective_pending(Call call, CallId id, uint64_t key);
 void message_started(Call call, CallId id, uint64_t key);
 /// Of a call that has completed it, or these: handles that operations do not share.
 void request_completed(Call call, CallId id, uint64_t key);
-/// Likewise, with the statuses of the call, where a module looks at messages.
-void request_checked(Call call, CallId id, uint64_t key, void* statuses, int64_t place);
 void requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count);
 
 /// Has the module that checks something to do before the next call that may block?
@@ -328,39 +299,6 @@ template <CallId id>
   leave<id>(call);
 }
 
-/// Of a blocking send, where a module looks at messages.
-template <CallId id>
-inline void message_sent(Call call, int result) {
-  if (result == 0) [[likely]]
-    messages->sent(call, id);
-  message_done<id>(call, result);
-}
-
-/// Of a send that was carried out by tests and has been told of before they began.
-template <CallId id>
-inline void sent_by_tests(Call call, int result) {
-  if (result != 0) [[unlikely]]
-    return general_announced(call, id, result);
-  leave<id>(call);
-}
-
-/// Of one that sends and receives, where a module looks at messages.
-template <CallId id>
-[[gnu::always_inline]] inline void exchange_begins(Call call) {
-  if (messages->early(id)) messages->sent(call, id);
-}
-
-/// Of one that receives, where a module looks at messages; `status`: the program's, or in its place.
-template <CallId id>
-[[gnu::always_inline]] inline void message_checked(Call call, int result, void* status) {
-  if (result != 0) [[unlikely]]
-    return general(call, id, result, nullptr, nullptr, 0, status);
-  if constexpr (is_exchange(id))
-    if (!messages->early(id)) messages->sent(call, id);
-  messages->received(call, id, is_exchange(id) ? call.thread->received : call.thread->message, status);
-  leave<id>(call);
-}
-
 template <class Handle>
 [[gnu::always_inline]] inline uint64_t key_of(Handle handle) {
   if constexpr (std::is_pointer_v<Handle>) return reinterpret_cast<uint64_t>(handle);
@@ -446,18 +384,6 @@ template <CallId id, class Handle>
         if (const uint64_t key = key_of(saved[i]); !request_is_shared(key)) request_completed(call, id, key);
     }
   }
-  leave<id>(call);
-}
-
-/// Likewise, where a module looks at messages; `statuses`: the program's, or in their place.
-template <CallId id, class Handle>
-inline void waited_checked(Call call, int result, Handle* requests, int64_t count, Handle* saved, void* statuses) {
-  if (result != 0) [[unlikely]]
-    return general(call, id, result, requests, saved, count, statuses);
-  for (int64_t i = 0; i < count; ++i)
-    if (const uint64_t key = key_of(saved[i]); !request_is_shared(key)) request_checked(call, id, key, statuses, i);
-  if (messages->over != nullptr) [[unlikely]]
-    messages->over(*call.thread);
   leave<id>(call);
 }
 

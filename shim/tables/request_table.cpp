@@ -5,11 +5,9 @@
 // "not here", costs one line. Operations that complete at once share a handle and never enter the table. What finds no
 // place goes to the second level (request_overflow.h) when a module must see it complete: out of sight of dumps.
 
-#include <cstring>
-
 #include "shim/abi/backend.h"
 #include "shim/abi/request_failure.h"
-#include "shim/call/fast_path.h"
+#include "shim/call/fast_messages.h"
 #include "shim/call/registry.h"
 #include "shim/call/runtime.h"
 #include "shim/messages.h"
@@ -238,11 +236,7 @@ bool complete_shown(Event& e, uint32_t index, uint64_t key, int64_t place, bool 
   uint64_t own[kRequestWords];
   copy(own, cookies[first].word);
   __atomic_store_n(&keys[first], 0, __ATOMIC_RELEASE);
-  const Hooks& lists = hooks();
-  for (uint32_t i = 0; lists.completed[i] != nullptr; ++i) {
-    uint64_t cookie = own[lists.completed_word[i]];
-    if (cookie != 0) lists.completed[i](e, place, &cookie, freed);
-  }
+  tell(e, place, own, freed);
 }
 
 /// `place`: index of the request's status among those that the call fills.
@@ -271,8 +265,6 @@ uint8_t flags_of(const Event& e) {
                                static_cast<uint8_t>(creates ? keep_duplicate(e) : 0)};
   __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
 }
-
-size_t saved_bytes(const Event& e) { return static_cast<size_t>(e.request_count) * backend->handle_bytes; }
 
 }  // namespace
 
@@ -462,8 +454,6 @@ template <class Handle>
 
 }  // namespace
 
-bool requests_may_be_tested(const Event& e) { return requests_may_be_tested(*e.thread, e.requests, e.request_count); }
-
 bool requests_may_be_tested(const Thread& thread, const void* requests, int64_t count) {
   return backend->handle_bytes == 4 ? all_testable<uint32_t>(thread, requests, count)
                                     : all_testable<uint64_t>(thread, requests, count);
@@ -501,25 +491,6 @@ void request_activated(Event& e) {
   }
 }
 
-void request_remember(Event& e) {
-  if (concurrent) e.entered = request_serial_now();
-  e.saved_requests = e.saved_few;
-  e.scratch = e.status_room = nullptr;
-  if (e.request_count <= 1) {
-    if (e.request_count == 1) e.saved_few[0] = request_handle(e.requests, 0);
-    return;
-  }
-  // Many: borrowed in one piece with statuses, for the modules that look at what completes. Few: see give_statuses().
-  if (saved_bytes(e) > sizeof(e.saved_few)) {
-    size_t handles = (saved_bytes(e) + 15) & ~size_t{15}, statuses = 0;
-    if (hooks().statuses_wanted && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
-      statuses = static_cast<size_t>(e.request_count) * backend->status_bytes;
-    e.saved_requests = e.scratch = scratch_acquire(*e.thread, handles + statuses, e.frame);
-    if (statuses != 0 && e.scratch != nullptr) e.status_room = static_cast<char*>(e.scratch) + handles;
-  }
-  if (e.saved_requests != nullptr) memcpy(e.saved_requests, e.requests, saved_bytes(e));
-}
-
 namespace {
 
 bool is_persistent(const Event& e, uint64_t key) {
@@ -539,10 +510,6 @@ bool failed(const Event& e, int64_t i) {
   return error_kind(status.error) != ErrorKind::kPending;
 }
 
-}  // namespace
-
-namespace {
-
 [[gnu::noinline]] void complete_unusual(fast::Call call, CallId id, uint64_t key, void* statuses = nullptr,
                                         int64_t place = 0) {
   Event e;
@@ -555,9 +522,9 @@ namespace {
   Event e;
   fast::event_of(e, call, id, 0);
   e.statuses = e.given_statuses = statuses;
-  const Hooks& lists = hooks();
-  for (uint32_t i = 0; lists.completed[i] != nullptr; ++i)
-    if (lists.completed_word[i] == fast::kMessageWord) lists.completed[i](e, place, &word, false);
+  uint64_t words[kRequestWords] = {};
+  words[fast::kMessageWord] = word;
+  tell(e, place, words, false);
 }
 
 /// Who is on the fast path and keeps a word beside requests keeps this one, or counts them in fast::statuses_wanted.

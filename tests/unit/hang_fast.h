@@ -12,6 +12,7 @@
 #include "detectors/hang/slots/envelopes.h"
 #include "detectors/hang/slots/writer.h"
 #include "hang_slots.h"
+#include "shim/call/fast_messages.h"
 #include "shim/call/fast_path.h"
 #include "shim/call/registry.h"
 
