@@ -135,6 +135,8 @@ bool release_entry(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* wo
 
 uint32_t serial_of(const Event& e) { return request_serial(concurrent ? ticks() : e.time); }
 
+constexpr unsigned kReductionWord = request_word(Stage::kReduction);
+
 /// The second level knows no call: the class lies above the flags.
 constexpr unsigned kClassShift = 4;
 static_assert(static_cast<unsigned>(RequestClass::kCount) <= 16 && ring::kPostedLater < 1u << kClassShift);
@@ -272,8 +274,6 @@ uint8_t flags_of(const Event& e) {
   __atomic_store_n(&entry->state, state.word(), __ATOMIC_RELEASE);
 }
 
-size_t saved_bytes(const Event& e) { return static_cast<size_t>(e.request_count) * backend->handle_bytes; }
-
 }  // namespace
 
 bool request_table_create() {
@@ -365,6 +365,7 @@ template <bool collective>
 [[gnu::always_inline]] inline bool is_pending(fast::Call call, CallId id, uint64_t key) {
   if (request_is_shared(key)) return true;
   if (!fast::is_there(call)) [[unlikely]] {
+    if (collective && call.thread->started != 0) return false;
     __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
     return true;
   }
@@ -375,6 +376,10 @@ template <bool collective>
     return false;
   }
   clear(cookies[index].word);
+  if constexpr (collective) {
+    cookies[index].word[kReductionWord] = call.thread->started;
+    call.thread->started = 0;
+  }
   ring::Record& record = *call.record;
   record.aux = key;
   ring::Request& entry = runtime.requests[index];
@@ -501,25 +506,6 @@ void request_activated(Event& e) {
   }
 }
 
-void request_remember(Event& e) {
-  if (concurrent) e.entered = request_serial_now();
-  e.saved_requests = e.saved_few;
-  e.scratch = e.status_room = nullptr;
-  if (e.request_count <= 1) {
-    if (e.request_count == 1) e.saved_few[0] = request_handle(e.requests, 0);
-    return;
-  }
-  // Many: borrowed in one piece with statuses, for the modules that look at what completes. Few: see give_statuses().
-  if (saved_bytes(e) > sizeof(e.saved_few)) {
-    size_t handles = (saved_bytes(e) + 15) & ~size_t{15}, statuses = 0;
-    if (hooks().statuses_wanted && e.index == nullptr && backend->messages->status_ignored(e.given_statuses))
-      statuses = static_cast<size_t>(e.request_count) * backend->status_bytes;
-    e.saved_requests = e.scratch = scratch_acquire(*e.thread, handles + statuses, e.frame);
-    if (statuses != 0 && e.scratch != nullptr) e.status_room = static_cast<char*>(e.scratch) + handles;
-  }
-  if (e.saved_requests != nullptr) memcpy(e.saved_requests, e.requests, saved_bytes(e));
-}
-
 namespace {
 
 bool is_persistent(const Event& e, uint64_t key) {
@@ -543,12 +529,13 @@ bool failed(const Event& e, int64_t i) {
 
 namespace {
 
-[[gnu::noinline]] void complete_unusual(fast::Call call, CallId id, uint64_t key, void* statuses = nullptr,
-                                        int64_t place = 0) {
+[[gnu::noinline]] int complete_unusual(fast::Call call, CallId id, uint64_t key, void* statuses = nullptr,
+                                       int64_t place = 0) {
   Event e;
   fast::event_of(e, call, id, 0);
   e.statuses = e.given_statuses = statuses;
   if (!request_is_shared(key)) complete_elsewhere(e, key, place, false);
+  return e.result;
 }
 
 [[gnu::noinline]] void tell_completed(fast::Call call, CallId id, uint64_t word, void* statuses, int64_t place) {
@@ -560,17 +547,20 @@ namespace {
     if (lists.completed_word[i] == fast::kMessageWord) lists.completed[i](e, place, &word, false);
 }
 
-/// Who is on the fast path and keeps a word beside requests keeps this one, or counts them in fast::statuses_wanted.
+/// Who is on the fast path and keeps a word beside requests keeps one of these, or counts them in
+/// fast::statuses_wanted.
 constexpr unsigned kFastWord = request_word(Stage::kHang);
 
-/// Below MPI_THREAD_MULTIPLE: in the first place of its bucket, over when it is complete, no module's word beside it.
-[[gnu::always_inline]] inline bool complete_usual(uint64_t key) {
+/// Below MPI_THREAD_MULTIPLE: in the first place of its bucket, over when it is complete, no module's word beside it
+/// but perhaps a reduction's, the result.
+[[gnu::always_inline]] inline bool complete_usual(uint64_t key, uint64_t* reduction) {
   const uint32_t first = home_of(key) * kBucket;
   ring::Request& entry = runtime.requests[first];
   if (load(keys[first]) != key || load(entry.key) != key || (load(entry.flags) & ring::kPersistent) ||
       load(entry.cleanup) != 0 || cookies[first].word[kFastWord] != 0) [[unlikely]]
     return false;
   store(entry.key, uint64_t{0});
+  *reduction = cookies[first].word[kReductionWord];
   __atomic_store_n(&keys[first], 0, __ATOMIC_RELEASE);
   return true;
 }
@@ -579,21 +569,38 @@ constexpr unsigned kFastWord = request_word(Stage::kHang);
 
 void fast::request_checked(Call call, CallId id, uint64_t key, void* statuses, int64_t place) {
   const uint64_t word = cookies[home_of(key) * kBucket].word[kMessageWord];
-  if (!complete_usual(key)) [[unlikely]]
-    return complete_unusual(call, id, key, statuses, place);
+  uint64_t reduction = 0;  // none: while one is pending, waits go the general way here
+  if (!complete_usual(key, &reduction)) [[unlikely]]
+    return static_cast<void>(complete_unusual(call, id, key, statuses, place));
   if (word != 0 && !messages->completed(*call.thread, word, statuses, place)) [[unlikely]]
     tell_completed(call, id, word, statuses, place);
 }
 
-void fast::request_completed(Call call, CallId id, uint64_t key) {
-  if (!complete_usual(key)) [[unlikely]]
-    complete_unusual(call, id, key);
+int fast::request_completed(Call call, CallId id, uint64_t key) {
+  uint64_t word;
+  if (!complete_usual(key, &word)) [[unlikely]]
+    return complete_unusual(call, id, key);
+  return word != 0 ? reduction_over(*call.thread, word) : 0;
 }
 
-void fast::requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i)
-    if (!complete_usual(handles[i])) [[unlikely]]
-      complete_unusual(call, id, handles[i]);
+int fast::requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count) {
+  // Those who call the program's functions last: a call from there may write where the handles lie.
+  struct Later {
+    uint64_t key, word;
+  } later[ring::kWaitedKeys];
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t word = 0;
+    if (!complete_usual(handles[i], &word) || word != 0) [[unlikely]]
+      later[kept++] = {handles[i], word};
+  }
+  int result = 0;
+  for (uint32_t i = 0; i < kept; ++i) {
+    const int error =
+        later[i].word != 0 ? reduction_over(*call.thread, later[i].word) : complete_unusual(call, id, later[i].key);
+    if (result == 0) result = error;
+  }
+  return result;
 }
 
 void request_completed(Event& e) {
