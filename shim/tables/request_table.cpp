@@ -551,8 +551,7 @@ namespace {
 /// fast::statuses_wanted.
 constexpr unsigned kFastWord = request_word(Stage::kHang);
 
-/// Below MPI_THREAD_MULTIPLE: in the first place of its bucket, over when it is complete, no module's word beside it
-/// but perhaps a reduction's, the result.
+/// Below MPI_THREAD_MULTIPLE: in the first place of its bucket, over when it is complete, no word but a reduction's.
 [[gnu::always_inline]] inline bool complete_usual(uint64_t key, uint64_t* reduction) {
   const uint32_t first = home_of(key) * kBucket;
   ring::Request& entry = runtime.requests[first];
@@ -578,29 +577,28 @@ void fast::request_checked(Call call, CallId id, uint64_t key, void* statuses, i
 
 int fast::request_completed(Call call, CallId id, uint64_t key) {
   uint64_t word;
-  if (!complete_usual(key, &word)) [[unlikely]]
-    return complete_unusual(call, id, key);
+  if (!complete_usual(key, &word)) return complete_unusual(call, id, key);
   return word != 0 ? reduction_over(*call.thread, word) : 0;
 }
 
+/// From the first that is not usual on; `word`: its reduction's. A call from a callback writes where the handles lie.
+[[gnu::noinline]] static int complete_from(fast::Call call, CallId id, const uint64_t* handles, uint32_t count,
+                                           uint64_t word) {
+  uint64_t own[ring::kWaitedKeys];
+  memcpy(own, handles, count * sizeof(uint64_t));
+  int result = word != 0 ? fast::reduction_over(*call.thread, word) : complete_unusual(call, id, own[0]);
+  for (uint32_t i = 1; i < count; ++i)
+    if (const int error = fast::request_completed(call, id, own[i]); result == 0) result = error;
+  return result;
+}
+
 int fast::requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count) {
-  // Those who call the program's functions last: a call from there may write where the handles lie.
-  struct Later {
-    uint64_t key, word;
-  } later[ring::kWaitedKeys];
-  uint32_t kept = 0;
   for (uint32_t i = 0; i < count; ++i) {
     uint64_t word = 0;
     if (!complete_usual(handles[i], &word) || word != 0) [[unlikely]]
-      later[kept++] = {handles[i], word};
+      return complete_from(call, id, handles + i, count - i, word);
   }
-  int result = 0;
-  for (uint32_t i = 0; i < kept; ++i) {
-    const int error =
-        later[i].word != 0 ? reduction_over(*call.thread, later[i].word) : complete_unusual(call, id, later[i].key);
-    if (result == 0) result = error;
-  }
-  return result;
+  return 0;
 }
 
 void request_completed(Event& e) {
