@@ -39,6 +39,7 @@ struct Pending {
   int* blocks;  ///< counts and places of MPI_Alltoallv, four arrays
   Deposited* deposited;  ///< null: contributions travel
   DepositPlace place;  ///< of this rank's
+  bool counted;  ///< in fast::statuses_wanted
   // Of those that are used again with other buffers.
   SpareKind kind;
   Pending* next;
@@ -345,6 +346,9 @@ void leave_pending(Event& e) {
   if (p == nullptr) return;
   if (e.cookies != nullptr) [[likely]] {
     e.cookies[kWord] = reinterpret_cast<uint64_t>(p);
+    p->counted =
+        fast::messages != nullptr;  // calls by tests are for messages: who completes this one goes the general way
+    if (p->counted) __atomic_fetch_add(&fast::statuses_wanted, 1, __ATOMIC_RELAXED);
     return;
   }
   // More requests are pending than the tables can follow (a million): this one must be complete before the program has
@@ -382,6 +386,8 @@ void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {
     return;
   }
   *cookie = 0;
+  if (p->counted) __atomic_fetch_sub(&fast::statuses_wanted, 1, __ATOMIC_RELAXED);
+  p->counted = false;
   // Freed while it is under way (which MPI does not allow): the library may still write there.
   if (!freed || p->folded || p->call.initiation == Initiation::kPersistent) put_away(per_thread(*e.thread), p);
 }
