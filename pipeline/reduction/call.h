@@ -64,7 +64,6 @@ struct PerThread {
   Repeated* repeated;  ///< see repeated.h
   WayCounts counts;
   PerThread* next;
-  Pending* started;  ///< by the call that is under way; tied to its request when the shim has entered that
 };
 /// Makes it on a thread's first reduction; ends the job when there is no memory.
 PerThread& per_thread(Thread& thread);

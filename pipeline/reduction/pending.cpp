@@ -10,7 +10,9 @@
 
 #include "pipeline/reduction/by_deposits.h"
 #include "pipeline/reduction/counts.h"
+#include "pipeline/reduction/kernel.h"
 #include "pipeline/reduction/notes.h"
+#include "pipeline/reduction/repeated.h"
 #include "shim/abi/backend.h"
 #include "shim/call/fast_path.h"
 #include "shim/model/event.h"
@@ -32,10 +34,18 @@ struct Pending {
   int64_t elements;  ///< of each contribution, from its place on
   char* cells;  ///< contributions, `stride` apart
   size_t stride, offset;
+  char* own;  ///< place of this rank's contribution among them, where it lies before the library's collective; or null
   char* packed;  ///< copy of this rank's contribution that the library reads; null: the program's buffer itself
   int* blocks;  ///< counts and places of MPI_Alltoallv, four arrays
   Deposited* deposited;  ///< null: contributions travel
   DepositPlace place;  ///< of this rank's
+  bool counted;  ///< in fast::statuses_wanted
+  // Of those that are used again with other buffers.
+  SpareKind kind;
+  Pending* next;
+  char** rows;  ///< into `cells`, by rank
+  Kernel kernel;
+  size_t units;
 };
 
 namespace {
@@ -136,6 +146,15 @@ void lay_out(Pending& p) {
   }
 }
 
+/// Does the collective take this rank's contribution from its place among the others? The library's own copy costs more
+/// than one here.
+bool gathers_in_place(const Call& c) {
+  return c.initiation == Initiation::kNonblocking && !c.inter() && !scatters(c) &&
+         (c.operation != Collective::kReduce || c.is_root());
+}
+
+}  // namespace
+
 void discard(Pending* p) {
   const Operand& o = p->call.operand;
   if (o.user) {
@@ -147,7 +166,32 @@ void discard(Pending* p) {
   release(p->packed);
   release(p->blocks);
   release(p->deposited);
+  release(p->rows);
   release(p);
+}
+
+namespace {
+
+/// Complete: the next one like it may have it.
+void put_away(PerThread& mine, Pending* p) {
+  Pending** spares = repeated_spares(mine, p->kind);
+  if (spares == nullptr) return discard(p);
+  p->next = *spares;
+  *spares = p;
+}
+
+/// Whether the next call like it may go the short way.
+void keep_for_next(const Event& e, Pending& p, PerThread& mine) {
+  const Call& c = p.call;
+  const Operand& o = c.operand;
+  if (c.initiation != Initiation::kNonblocking || c.large || c.inter() || scatters(c) || p.deposited != nullptr) return;
+  if (o.user || p.packed != nullptr || (o.mode == Mode::kExact && c.size > 2)) return;
+  if (p.ranks != 0 && !direct(o, c.output, p.elements)) return;
+  p.kind = repeated_learn_started(e, c, mine, p.algorithm);
+  p.kernel = find_kernel(o.op, o.basic);
+  p.units = static_cast<size_t>(p.elements) * p.kernel.units;
+  p.rows = reinterpret_cast<char**>(allocate(static_cast<size_t>(p.ranks + 1) * sizeof(char*)));
+  for (int64_t r = 0; r < p.ranks; ++r) p.rows[r] = p.cells + static_cast<size_t>(r) * p.stride;
 }
 
 Pending* prepare(const Call& call, Algorithm algorithm, Deposited* deposited) {
@@ -158,7 +202,9 @@ Pending* prepare(const Call& call, Algorithm algorithm, Deposited* deposited) {
   p->deposited = deposited;
   plan(*p);
   if (const size_t bytes = received(*p); bytes != 0 && deposited == nullptr) p->cells = allocate(bytes);
-  if (deposited == nullptr && sends(call) && !direct(call.operand, call.input, call.count)) {
+  if (p->cells != nullptr && gathers_in_place(call)) {
+    p->own = p->cells + static_cast<size_t>(call.rank) * p->stride;
+  } else if (deposited == nullptr && sends(call) && !direct(call.operand, call.input, call.count)) {
     p->packed = allocate(bytes_of(call, call.count));
   }
   const Operand& o = call.operand;
@@ -177,14 +223,18 @@ void pack(Pending& p) {
     for (int r = 0; r < p.call.size; ++r) p.deposited->places[r].bytes = 0;
     return deposit(p.call, &p.place);
   }
-  if (p.packed != nullptr) load(p.call.operand, p.call.input, 0, p.call.count, p.packed);
+  char* to = p.own != nullptr ? p.own : p.packed;
+  if (to != nullptr) load(p.call.operand, p.call.input, 0, p.call.count, to);
 }
 
 int start(Event& e, Pending& p) {
   const Call& c = p.call;
   const CollectiveFunctions& mpi = *backend->collectives;
-  if (p.deposited != nullptr) return mpi.iallgather(c.comm, &p.place, sizeof(p.place), p.deposited->places, e.requests);
-  const void* own = p.packed != nullptr ? p.packed : c.input;
+  if (p.deposited != nullptr) {
+    p.deposited->places[c.rank] = p.place;
+    return mpi.iallgather(c.comm, nullptr, sizeof(p.place), p.deposited->places, e.requests);
+  }
+  const void* own = p.own != nullptr ? nullptr : p.packed != nullptr ? p.packed : sends(c) ? c.input : &p;
   const int bytes = sends(c) ? static_cast<int>(bytes_of(c, c.count)) : 0;
   if (scatters(c)) {
     lay_out(p);
@@ -201,7 +251,14 @@ int start(Event& e, Pending& p) {
 int finish(Thread& thread, Pending& p) {
   if (p.folded) return 0;
   p.folded = true;
-  Arena arena(per_thread(thread).scratch);
+  Scratch& scratch = per_thread(thread).scratch;
+  if (p.kind.number != 0 && scratch.bytes - scratch.top >= kFoldScratch) [[likely]] {
+    if (p.ranks != 0)
+      fold_prepared(p.kernel, p.rows, static_cast<size_t>(p.ranks), static_cast<char*>(p.call.output), p.units,
+                    scratch.base + scratch.top);
+    return 0;
+  }
+  Arena arena(scratch);
   if (p.deposited != nullptr) return finish_deposits(p.call, *p.deposited, arena);
   if (p.ranks == 0 || p.elements == 0) return 0;
   const Operand& o = p.call.operand;
@@ -218,16 +275,46 @@ void finish_for(Event& e, Pending& p) {
   if (const int error = finish(*e.thread, p); error != 0 && e.result == 0) e.result = error;
 }
 
+/// It has been started, or not: what has to be done before the program has its request.
+void is_started(Event& e, Pending* p) {
+  if (e.result == 0 && !request_is_shared(request_handle(e.requests, 0))) [[likely]] {
+    p->call.counts = nullptr;  // the program's array
+    e.thread->started = reinterpret_cast<uint64_t>(p);
+    return;
+  }
+  if (e.result == 0) finish_for(e, *p);  // it was complete at once
+  put_away(per_thread(*e.thread), p);
+}
+
 }  // namespace
 
+Pending* take_spare(Pending*& spares) {
+  Pending* p = spares;
+  if (p != nullptr) spares = p->next;
+  return p;
+}
+
+void start_again(Event& e, Pending* p, const void* input, void* output) {
+  Call& c = p->call;
+  c.input = input;
+  c.output = output;
+  p->folded = false;
+  if (const size_t bytes = bytes_of(c, c.count); p->own != nullptr) {
+    if (bytes == 8) memcpy(p->own, input, 8);
+    else memcpy(p->own, input, bytes);
+  }
+  e.result = start(e, *p);
+  is_started(e, p);
+}
+
 bool start_pending(Event& e, const Call& call, PerThread& mine, Algorithm* algorithm) {
-  mine.started = nullptr;
   Deposited* deposited = make_deposited(call);
   if (deposited == nullptr && !fits(call)) {
     *algorithm = Algorithm::kNativeSize;
     return false;
   }
   Pending* p = prepare(call, *algorithm, deposited);
+  keep_for_next(e, *p, mine);
   if (call.initiation == Initiation::kPersistent) {
     lay_out(*p);
     const int64_t n = call.contributors();
@@ -247,37 +334,28 @@ bool start_pending(Event& e, const Call& call, PerThread& mine, Algorithm* algor
     pack(*p);
     if (deposited != nullptr) count_more(mine.counts.by_node, 1);
     e.result = start(e, *p);
-    if (e.result == 0 && request_is_shared(request_handle(e.requests, 0))) {
-      finish_for(e, *p);  // it was complete at once
-      discard(p);
-      return true;
-    }
   }
-  if (e.result != 0) {
-    discard(p);
-    return true;
-  }
-  p->call.counts = nullptr;  // the program's array
-  mine.started = p;
+  is_started(e, p);
   return true;
 }
 
 void leave_pending(Event& e) {
   if (!(e.attributes & kCallStarts) || !is_reduction(collective_of(e.id))) return;
-  PerThread& mine = per_thread(*e.thread);
-  Pending* p = mine.started;
-  mine.started = nullptr;
+  auto* p = reinterpret_cast<Pending*>(e.thread->started);
+  e.thread->started = 0;
   if (p == nullptr) return;
   if (e.cookies != nullptr) [[likely]] {
     e.cookies[kWord] = reinterpret_cast<uint64_t>(p);
-    __atomic_fetch_add(&fast::statuses_wanted, 1, __ATOMIC_RELAXED);  // who completes it goes the general way
+    p->counted =
+        fast::messages != nullptr;  // calls by tests are for messages: who completes this one goes the general way
+    if (p->counted) __atomic_fetch_add(&fast::statuses_wanted, 1, __ATOMIC_RELAXED);
     return;
   }
   // More requests are pending than the tables can follow (a million): this one must be complete before the program has
   // it.
   wait_until(*e.thread, [&] { return backend->collectives->is_complete(e.requests); });
   finish_for(e, *p);
-  discard(p);
+  put_away(per_thread(*e.thread), p);
 }
 
 void look_at_status(Event& e) {
@@ -308,9 +386,17 @@ void completed(Event& e, int64_t, uint64_t* cookie, bool freed) {
     return;
   }
   *cookie = 0;
-  __atomic_fetch_sub(&fast::statuses_wanted, 1, __ATOMIC_RELAXED);
+  if (p->counted) __atomic_fetch_sub(&fast::statuses_wanted, 1, __ATOMIC_RELAXED);
+  p->counted = false;
   // Freed while it is under way (which MPI does not allow): the library may still write there.
-  if (!freed || p->folded || p->call.initiation == Initiation::kPersistent) discard(p);
+  if (!freed || p->folded || p->call.initiation == Initiation::kPersistent) put_away(per_thread(*e.thread), p);
+}
+
+int reduction_over(Thread& thread, uint64_t word) {
+  auto* p = reinterpret_cast<Pending*>(word);
+  const int error = finish(thread, *p);
+  put_away(per_thread(thread), p);
+  return error;
 }
 
 }  // namespace resil::reduction

@@ -26,5 +26,13 @@ void leave_pending(Event& event);
 void look_at_status(Event& event);
 void activating(Event& event, uint64_t* cookie);
 void completed(Event& event, int64_t place, uint64_t* cookie, bool freed);
+/// Likewise of a request that completes on the fast path. MPI's code.
+int reduction_over(Thread& thread, uint64_t word);
+
+/// Those that are complete and wait for the next call like theirs (repeated.h). Null: there is none.
+Pending* take_spare(Pending*& spares);
+/// Starts it with other buffers, which the host may touch; event.result is set.
+void start_again(Event& event, Pending* spare, const void* input, void* output);
+void discard(Pending* pending);
 
 }  // namespace resil::reduction

@@ -53,18 +53,19 @@ bool enabled() {
 }
 
 /// From the fast path (fast_path.h).
-bool execute_repeated(Event& e) {
+fast::Instead execute_repeated(Event& e) {
   PerThread& mine = per_thread(*e.thread);
   mine.scratch.top = 0;
-  return e.comm->size > 1 && repeated_execute(e, mine);
+  return repeated_execute(e, mine);
 }
 
-/// What it does to other calls hangs on requests, and those complete the general way.
+/// What it does to other calls hangs on requests (fast::reduction_over).
 bool may_be_fast(Event&, SiteEntry&) { return true; }
 
 void before_init() {
   slot = thread_slot();
   fast::execute_instead = execute_repeated;
+  fast::reduction_over = reduction_over;
   messages_prepare();
   by_node_prepare();
   node_prepare();
@@ -95,7 +96,9 @@ bool execute_instead(Event& e) {
   if (!is_reduction(collective_of(e.id))) return false;
   PerThread& mine = per_thread(*e.thread);
   if (!e.nested) mine.scratch.top = 0;  // an exception or longjmp out of an operator leaves it as it was
-  if (e.comm != nullptr && e.comm->size > 1 && repeated_execute(e, mine)) return true;
+  e.thread->started = 0;
+  if (const fast::Instead instead = repeated_execute(e, mine); instead != fast::Instead::kUnknown)
+    return instead == fast::Instead::kDone;
   Call call;
   Algorithm algorithm = decide(e, mine, setting == Setting::kExact, &call);
   bool executed = algorithm <= Algorithm::kP2p && algorithm != Algorithm::kNativeSafe;
@@ -114,6 +117,8 @@ bool execute_instead(Event& e) {
     }
   } else if (executed) {
     executed = start_pending(e, call, mine, &algorithm);
+  } else if (algorithm == Algorithm::kNativeSafe) {
+    repeated_learn_safe(e, mine);
   }
   if (!executed || call.initiation != Initiation::kPersistent)  // which counts when it is started
     count_algorithm(mine, algorithm, e.bytes);

@@ -26,7 +26,7 @@ struct CollectiveFunctions {
   /// `send` null: in place.
   int (*gatherv)(uint64_t comm, const void* send, int bytes, void* receive, const int* counts, const int* places,
                  int32_t root);
-  /// `request`: where the program wants its handle.
+  /// `request`: where the program wants its handle; `send` null: in place, of gathers at the root.
   int (*iallgather)(uint64_t comm, const void* send, int bytes, void* receive, void* request);
   int (*igather)(uint64_t comm, const void* send, int bytes, void* receive, int32_t root, void* request);
   int (*ialltoallv)(uint64_t comm, const void* send, const int* send_counts, const int* send_places, void* receive,

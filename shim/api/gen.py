@@ -379,11 +379,11 @@ def fast(f, signature, names):
 
 def own_reduction(f, signature, names):
     """What a module may do in place of the library when the call goes the fast path (shim/call/fast_calls.h: is_own_reduction); "" if none may."""
-    if f.call_class != "Collective" or not f.has("blocking") or f.details[0] not in ("Reduce", "Allreduce", "Scan", "Exscan"):
+    if f.call_class != "Collective" or f.has("persistent") or f.details[0] not in ("Reduce", "Allreduce", "Scan", "Exscan"):
         return ""
     name = {p.kind: p.name for p in f.parameters}
     return (f"RESIL_REDUCTION(CallId::k{f.name}, {signature}, ({given(f)}), sendbuf, recvbuf, {name['COUNT']}, {name['DATATYPE']}, "
-            f"{name.get('ROOT', 'ring::kNoPeer')}, {name['OP']}, {name['COMM']});")
+            f"{name.get('ROOT', 'ring::kNoPeer')}, {name['OP']}, {name['COMM']}, {name.get('REQUEST', 'nullptr')});")
 
 
 def without_handles(f, signature, names):

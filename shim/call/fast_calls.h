@@ -35,8 +35,10 @@ constexpr bool is_collective(CallId id) {
 constexpr bool starts_collective(CallId id) {
   return has_plain_signature(call_info(id)) && call_info(id).initiation == Initiation::kNonblocking;
 }
-/// Those that a module may carry out in place of the library, also here: blocking reductions with one amount.
-constexpr bool is_own_reduction(CallId id) { return is_collective(id) && is_reduction(call_info(id).collective); }
+/// Those that a module may carry out in place of the library, also here: reductions with one amount.
+constexpr bool is_own_reduction(CallId id) {
+  return (is_collective(id) || starts_collective(id)) && is_reduction(call_info(id).collective);
+}
 constexpr unsigned reductions_before(unsigned end) {
   unsigned count = 0;
   for (unsigned id = 0; id < end; ++id) count += is_own_reduction(static_cast<CallId>(id));
@@ -50,7 +52,7 @@ constexpr bool is_poll(CallId id) {
                                  info.call_class == CallClass::kProbe);
 }
 /// Kinds of calls that modules let go this way or not (Module::fast_kinds), and that are tried once one of them is
-/// open: nonblocking reductions, which no module carries out that way, by themselves.
+/// open: nonblocking reductions by themselves.
 constexpr uint8_t kCollectives = 1, kOthers = 2, kStartedReductions = 4,
                   kAllKinds = kCollectives | kOthers | kStartedReductions;
 constexpr uint8_t kind_of(CallId id) {

@@ -39,7 +39,7 @@ template <CallId id>
 template <CallId id>
 [[gnu::always_inline]] inline void message_checked(Call call, int result, void* status) {
   if (result != 0) [[unlikely]]
-    return general(call, id, result, nullptr, nullptr, 0, status);
+    return static_cast<void>(general(call, id, result, nullptr, nullptr, 0, status));
   if constexpr (is_exchange(id))
     if (!messages->early(id)) messages->sent(call, id);
   messages->received(call, id, is_exchange(id) ? call.thread->received : call.thread->message, status);
@@ -50,7 +50,7 @@ template <CallId id>
 template <CallId id, class Handle>
 inline void waited_checked(Call call, int result, Handle* requests, int64_t count, Handle* saved, void* statuses) {
   if (result != 0) [[unlikely]]
-    return general(call, id, result, requests, saved, count, statuses);
+    return static_cast<void>(general(call, id, result, requests, saved, count, statuses));
   for (int64_t i = 0; i < count; ++i)
     if (const uint64_t key = key_of(saved[i]); !request_is_shared(key)) request_checked(call, id, key, statuses, i);
   if (messages->over != nullptr) [[unlikely]]

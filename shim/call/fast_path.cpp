@@ -79,7 +79,8 @@ uint8_t enabled;
 uint32_t statuses_wanted;
 const MessageHooks* messages;
 ring::Pending* pending;
-bool (*execute_instead)(Event& e);
+Instead (*execute_instead)(Event& e);
+int (*reduction_over)(Thread& thread, uint64_t word);
 void (*checked)(Thread& thread);
 const uint32_t* check_waits;
 const uint64_t* check_from;
@@ -211,6 +212,7 @@ void complete_event(Event& e) {
   const uint64_t op = e.op, comm_handle = e.comm_handle;
   CommInfo* comm = e.comm;
   const void *given_send = e.given_send, *given_receive = e.given_receive;
+  void* const requests = e.requests;
   ring::TraceBuffer& trace = *e.thread->trace;
   event_of(e, {e.thread, &trace.records[(trace.current - 1) & trace.last_place]}, id, 0);
   e.large = call_info(id).has(kCallLargeCount);
@@ -221,10 +223,11 @@ void complete_event(Event& e) {
   e.comm = comm;
   e.given_send = given_send;
   e.given_receive = given_receive;
+  e.requests = requests;
 }
 
-void general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,
-             int flag) {
+int general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,
+            int flag) {
   Event e;
   if (messages != nullptr && (is_message(id) || is_exchange(id))) message_event(e, call, id, result);
   else event_of(e, call, id, result);
@@ -237,6 +240,7 @@ void general(Call call, CallId id, int result, void* requests, const void* saved
     if (count == 1) e.saved_few[0] = request_handle(saved, 0);
   }
   leave(e);
+  return e.result;
 }
 
 void general_announced(Call call, CallId id, int result) {

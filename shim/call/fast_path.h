@@ -46,9 +46,16 @@ inline bool is_there(Call call) {  ///< else callbacks' calls overwrote the reco
   return trace.head - trace.current <= trace.last_place;
 }
 
-/// Carries a reduction out, as a module would that executes it instead of the library. Of the Event there are only what
-/// the wrapper was given, thread, communicator and bytes. False: it goes the way of all others. Null: nobody does.
-extern bool (*execute_instead)(Event& e);
+enum class Instead : uint8_t {
+  kDone,
+  kLibrarys,  ///< no module has to do with it
+  kUnknown,  ///< it goes the way of all others
+};
+/// Carries a reduction out, or starts it, as a module would that executes it instead of the library. Of the Event there
+/// are only what the wrapper was given, thread and communicator. Null: nobody does.
+extern Instead (*execute_instead)(Event& e);
+/// A request is complete that has a word of a reduction's beside it (Thread::started). MPI's code.
+extern int (*reduction_over)(Thread& thread, uint64_t word);
 /// What is called of these, by layer: the library, or Backend::reductions. Since prepare() has let the first one
 /// through.
 extern void* reductions[2][kOwnReductions];
@@ -74,9 +81,9 @@ void prepare_exchange(Event& e, SiteEntry& site);
 void event_of(Event& e, Call call, CallId id, int result);
 /// Likewise of a message, with what the program gave.
 void message_event(Event& e, Call call, CallId id, int result);
-/// The way out of a call of which something is unusual, by the Event that it would have had.
-void general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,
-             int flag = 1);
+/// The way out of a call of which something is unusual, by the Event that it would have had. What the call returns.
+int general(Call call, CallId id, int result, void* requests, const void* saved, int64_t count, void* statuses,
+            int flag = 1);
 
 /// Of a nonblocking message or collective: its request is pending. False: found no place.
 bool message_pending(Call call, CallId id, uint64_t key);
@@ -84,9 +91,9 @@ bool collective_pending(Call call, CallId id, uint64_t key);
 /// Tells the module that looks at messages of it: here, where its word is found once more, so that other modes pay
 /// nothing for that.
 void message_started(Call call, CallId id, uint64_t key);
-/// Of a call that has completed it, or these: handles that operations do not share.
-void request_completed(Call call, CallId id, uint64_t key);
-void requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count);
+/// Of a call that has completed it, or these: handles that operations do not share. What the call returns.
+int request_completed(Call call, CallId id, uint64_t key);
+int requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count);
 
 /// Has the module that checks something to do before the next call that may block?
 [[gnu::always_inline]] inline bool check_is_due(const Thread& thread) {
@@ -295,7 +302,7 @@ template <CallId id, bool threads = false>
 template <CallId id>
 [[gnu::always_inline]] inline void message_done(Call call, int result) {
   if (result != 0) [[unlikely]]
-    return general(call, id, result, nullptr, nullptr, 0, nullptr);
+    return static_cast<void>(general(call, id, result, nullptr, nullptr, 0, nullptr));
   leave<id>(call);
 }
 
@@ -307,13 +314,14 @@ template <class Handle>
 
 /// Of a nonblocking message or collective. `request`: where the call has stored the handle.
 template <CallId id, class Handle>
-[[gnu::always_inline]] inline void started(Call call, int result, Handle* request) {
+[[gnu::always_inline]] inline int started(Call call, int result, Handle* request) {
   constexpr auto* kPending = is_message(id) ? message_pending : collective_pending;
   if (result != 0 || !kPending(call, id, key_of(*request))) [[unlikely]]
     return general(call, id, result, request, nullptr, 1, nullptr);
   if (is_message(id) && messages != nullptr) [[unlikely]]
     message_started(call, id, key_of(*request));
   leave<id>(call);
+  return 0;
 }
 
 // --- Waits ----------------------------------------------------------------------------------------------------------
@@ -368,23 +376,25 @@ template <CallId id, class Handle>
 }
 
 template <CallId id, class Handle>
-[[gnu::always_inline]] inline void waited(Call call, int result, Handle* requests, int64_t count, Handle* saved,
-                                          void* statuses) {
+[[gnu::always_inline]] inline int waited(Call call, int result, Handle* requests, int64_t count, Handle* saved,
+                                         void* statuses) {
   if (result != 0) [[unlikely]]
     return general(call, id, result, requests, saved, count, statuses);
   if constexpr (call_info(id).completion == Completion::kOne) {
     if (const uint64_t key = key_of(saved[0]); !request_is_shared(key)) [[likely]]
-      request_completed(call, id, key);
+      result = request_completed(call, id, key);
   } else {
     const ring::Wait* wait = call.thread->wait;
     if (wait != nullptr && wait->instance == call.thread->trace->current) [[likely]] {
-      requests_completed(call, id, wait->keys, wait->kept);
+      result = requests_completed(call, id, wait->keys, wait->kept);
     } else {  // no slot, or callbacks' calls have used it
       for (int64_t i = 0; i < count; ++i)
-        if (const uint64_t key = key_of(saved[i]); !request_is_shared(key)) request_completed(call, id, key);
+        if (const uint64_t key = key_of(saved[i]); !request_is_shared(key))
+          if (const int error = request_completed(call, id, key); result == 0) result = error;
     }
   }
   leave<id>(call);
+  return result;
 }
 
 // --- Collectives ----------------------------------------------------------------------------------------------------
@@ -442,7 +452,7 @@ template <CallId id, bool threads = false>
 template <CallId id, bool threads>
 [[gnu::always_inline]] inline void collective_done(Call call, int result) {
   if (result != 0) [[unlikely]]
-    return general(call, id, result, nullptr, nullptr, 0, nullptr);
+    return static_cast<void>(general(call, id, result, nullptr, nullptr, 0, nullptr));
   if (moves_data(call_info(id).collective) && !threads && checked != nullptr) [[unlikely]]
     checked(*call.thread);
   leave<id>(call);
@@ -517,8 +527,8 @@ template <CallId id>
 
 /// `key`: what the program's handle was.
 template <CallId id, class Handle>
-[[gnu::always_inline]] inline void polled(Call call, int result, int flag, Handle* request, Handle saved,
-                                          void* statuses) {
+[[gnu::always_inline]] inline int polled(Call call, int result, int flag, Handle* request, Handle saved,
+                                         void* statuses) {
   constexpr int64_t kCount = call_info(id).call_class == CallClass::kCompletion;
   if (result != 0 || !is_there(call)) [[unlikely]]
     return general(call, id, result, request, &saved, kCount, statuses, flag);
@@ -526,7 +536,7 @@ template <CallId id, class Handle>
   ring::Record& record = *call.record;
   ring::Wait* wait = thread.wait;
   if (flag != 0) {
-    if constexpr (kCount == 1) request_completed(call, id, key_of(saved));
+    if constexpr (kCount == 1) result = request_completed(call, id, key_of(saved));
     if (wait != nullptr) [[likely]]
       __atomic_store_n(&wait->steps, wait->steps + 1, __ATOMIC_RELAXED);
   } else if (wait != nullptr) [[likely]] {
@@ -542,6 +552,7 @@ template <CallId id, class Handle>
   }
   __atomic_store_n(&thread.trace->current, 0, __ATOMIC_RELEASE);
   thread.depth = 0;
+  return result;
 }
 
 // --- Local queries --------------------------------------------------------------------------------------------------

@@ -182,6 +182,8 @@ struct Thread {
   GivenMessage message, received;  ///< likewise of the message that is open, and of the one that it receives besides
   uint64_t announced;  ///< of that: a module's handle of what it has told of it early; 0: none
   void* module_data[kMaxModules];  ///< a module's own, by thread_slot()
+  uint64_t
+      started;  ///< word of the reduction that the open call has started, until it lies beside its request; 0: none
   char* scratch;  ///< handle copies of completing calls, a stack
   size_t scratch_bytes, scratch_top;
   uint32_t former_more;  ///< further bits of their number: 0 while kFewFormer are enough

@@ -59,8 +59,7 @@ template <bool sends, bool receives>
                                                         reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), buffer,     \
                                                         count, bits(type), rank, tag, bits(comm))) [[likely]] {        \
     const int result = real<signature>(layer, call_id) arguments;                                                      \
-    fast::started<call_id>(call, result, request);                                                                     \
-    return result;                                                                                                     \
+    return fast::started<call_id>(call, result, request);                                                              \
   }
 #define RESIL_FAST_RECEIVE(call_id, signature, arguments, buffer, count, type, rank, tag, comm, status)                \
   if (fast::Call call; fast::message<call_id, kThreads>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)), \
@@ -99,8 +98,7 @@ template <bool sends, bool receives>
       if (fast::messages != nullptr) [[unlikely]]                                                                    \
         return complete_by_tests<call_id>(call, requests, count, saved, statuses);                                   \
       const int result = real<signature>(layer, call_id) arguments;                                                  \
-      fast::waited<call_id>(call, result, requests, count, saved, statuses);                                         \
-      return result;                                                                                                 \
+      return fast::waited<call_id>(call, result, requests, count, saved, statuses);                                  \
     }                                                                                                                \
   }
 #define RESIL_FAST_TEST(call_id, signature, arguments, request, flag, status)                            \
@@ -109,16 +107,14 @@ template <bool sends, bool receives>
                           reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), bits(*request), 0, 0, 0)) { \
     const Request saved = *request;                                                                      \
     const int result = real<signature>(layer, call_id) arguments;                                        \
-    fast::polled<call_id>(call, result, result != 0 || *flag != 0, request, saved, status);              \
-    return result;                                                                                       \
+    return fast::polled<call_id>(call, result, result != 0 || *flag != 0, request, saved, status);       \
   }
-#define RESIL_FAST_PROBE(call_id, signature, arguments, rank, tag, comm, flag)                               \
-  if (fast::Call call; fast::poll<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),    \
-                                           reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), 0, peer(rank), \
-                                           tag_of(tag), bits(comm))) {                                       \
-    const int result = real<signature>(layer, call_id) arguments;                                            \
-    fast::polled<call_id, Request>(call, result, result != 0 || *flag != 0, nullptr, Request{}, nullptr);    \
-    return result;                                                                                           \
+#define RESIL_FAST_PROBE(call_id, signature, arguments, rank, tag, comm, flag)                                   \
+  if (fast::Call call; fast::poll<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),        \
+                                           reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), 0, peer(rank),     \
+                                           tag_of(tag), bits(comm))) {                                           \
+    const int result = real<signature>(layer, call_id) arguments;                                                \
+    return fast::polled<call_id, Request>(call, result, result != 0 || *flag != 0, nullptr, Request{}, nullptr); \
   }
 template <CallId id>
 inline bool lies_in_place(const void* sent, const void* received) {
@@ -154,14 +150,13 @@ inline Signature* fast_real(int layer) {
                        fast::collective<call_id>(call, reinterpret_cast<uint64_t>(__builtin_return_address(0)),     \
                                                  reinterpret_cast<uint64_t>(__builtin_dwarf_cfa()), sent, received, \
                                                  count, type, root, op, bits(comm))) [[likely]] {                   \
-    const int result = real<signature>(layer, call_id) arguments;                                                   \
-    fast::started<call_id>(call, result, request);                                                                  \
-    return result;                                                                                                  \
+    const int result = fast_real<signature, call_id>(layer) arguments;                                              \
+    return fast::started<call_id>(call, result, request);                                                           \
   }
 
 // A reduction of the fast path that a module carries out instead of the library (fast::reductions).
 #define RESIL_REDUCTION(call_id, signature, arguments, sent, received, element_count, datatype, root, operation, \
-                        communicator)                                                                            \
+                        communicator, request)                                                                   \
   Event e;                                                                                                       \
   e.id = call_id;                                                                                                \
   e.thread = current_thread;                                                                                     \
@@ -173,8 +168,12 @@ inline Signature* fast_real(int layer) {
   e.receive = {received, element_count, bits(datatype), nullptr, nullptr, nullptr};                              \
   e.given_send = sent;                                                                                           \
   e.given_receive = received;                                                                                    \
-  if (fast::execute_instead(e)) [[likely]]                                                                       \
-    return e.result;                                                                                             \
+  e.requests = request;                                                                                          \
+  switch (fast::execute_instead(e)) {                                                                            \
+    [[likely]] case fast::Instead::kDone : return e.result;                                                      \
+    case fast::Instead::kLibrarys: return real<signature>(layer, call_id) arguments;                             \
+    case fast::Instead::kUnknown: break;                                                                         \
+  }                                                                                                              \
   fast::complete_event(e);                                                                                       \
   if (!intercept(e)) e.result = real<signature>(layer, call_id) arguments;                                       \
   after_call(e);                                                                                                 \

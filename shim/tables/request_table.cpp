@@ -133,6 +133,8 @@ bool release_entry(uint32_t index, uint64_t key, uint64_t* cleanup, uint64_t* wo
 
 uint32_t serial_of(const Event& e) { return request_serial(concurrent ? ticks() : e.time); }
 
+constexpr unsigned kReductionWord = request_word(Stage::kReduction);
+
 /// The second level knows no call: the class lies above the flags.
 constexpr unsigned kClassShift = 4;
 static_assert(static_cast<unsigned>(RequestClass::kCount) <= 16 && ring::kPostedLater < 1u << kClassShift);
@@ -357,6 +359,7 @@ template <bool collective>
 [[gnu::always_inline]] inline bool is_pending(fast::Call call, CallId id, uint64_t key) {
   if (request_is_shared(key)) return true;
   if (!fast::is_there(call)) [[unlikely]] {
+    if (collective && call.thread->started != 0) return false;
     __atomic_fetch_add(&runtime.header->untracked_requests, 1, __ATOMIC_RELAXED);
     return true;
   }
@@ -367,6 +370,10 @@ template <bool collective>
     return false;
   }
   clear(cookies[index].word);
+  if constexpr (collective) {
+    cookies[index].word[kReductionWord] = call.thread->started;
+    call.thread->started = 0;
+  }
   ring::Record& record = *call.record;
   record.aux = key;
   ring::Request& entry = runtime.requests[index];
@@ -510,12 +517,13 @@ bool failed(const Event& e, int64_t i) {
   return error_kind(status.error) != ErrorKind::kPending;
 }
 
-[[gnu::noinline]] void complete_unusual(fast::Call call, CallId id, uint64_t key, void* statuses = nullptr,
+[[gnu::noinline]] int complete_unusual(fast::Call call, CallId id, uint64_t key, void* statuses = nullptr,
                                         int64_t place = 0) {
   Event e;
   fast::event_of(e, call, id, 0);
   e.statuses = e.given_statuses = statuses;
   if (!request_is_shared(key)) complete_elsewhere(e, key, place, false);
+  return e.result;
 }
 
 [[gnu::noinline]] void tell_completed(fast::Call call, CallId id, uint64_t word, void* statuses, int64_t place) {
@@ -527,17 +535,19 @@ bool failed(const Event& e, int64_t i) {
   tell(e, place, words, false);
 }
 
-/// Who is on the fast path and keeps a word beside requests keeps this one, or counts them in fast::statuses_wanted.
+/// Who is on the fast path and keeps a word beside requests keeps one of these, or counts them in
+/// fast::statuses_wanted.
 constexpr unsigned kFastWord = request_word(Stage::kHang);
 
-/// Below MPI_THREAD_MULTIPLE: in the first place of its bucket, over when it is complete, no module's word beside it.
-[[gnu::always_inline]] inline bool complete_usual(uint64_t key) {
+/// Below MPI_THREAD_MULTIPLE: in the first place of its bucket, over when it is complete, no word but a reduction's.
+[[gnu::always_inline]] inline bool complete_usual(uint64_t key, uint64_t* reduction) {
   const uint32_t first = home_of(key) * kBucket;
   ring::Request& entry = runtime.requests[first];
   if (load(keys[first]) != key || load(entry.key) != key || (load(entry.flags) & ring::kPersistent) ||
       load(entry.cleanup) != 0 || cookies[first].word[kFastWord] != 0) [[unlikely]]
     return false;
   store(entry.key, uint64_t{0});
+  *reduction = cookies[first].word[kReductionWord];
   __atomic_store_n(&keys[first], 0, __ATOMIC_RELEASE);
   return true;
 }
@@ -546,21 +556,37 @@ constexpr unsigned kFastWord = request_word(Stage::kHang);
 
 void fast::request_checked(Call call, CallId id, uint64_t key, void* statuses, int64_t place) {
   const uint64_t word = cookies[home_of(key) * kBucket].word[kMessageWord];
-  if (!complete_usual(key)) [[unlikely]]
-    return complete_unusual(call, id, key, statuses, place);
+  uint64_t reduction = 0;  // none: while one is pending, waits go the general way here
+  if (!complete_usual(key, &reduction)) [[unlikely]]
+    return static_cast<void>(complete_unusual(call, id, key, statuses, place));
   if (word != 0 && !messages->completed(*call.thread, word, statuses, place)) [[unlikely]]
     tell_completed(call, id, word, statuses, place);
 }
 
-void fast::request_completed(Call call, CallId id, uint64_t key) {
-  if (!complete_usual(key)) [[unlikely]]
-    complete_unusual(call, id, key);
+int fast::request_completed(Call call, CallId id, uint64_t key) {
+  uint64_t word;
+  if (!complete_usual(key, &word)) return complete_unusual(call, id, key);
+  return word != 0 ? reduction_over(*call.thread, word) : 0;
 }
 
-void fast::requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i)
-    if (!complete_usual(handles[i])) [[unlikely]]
-      complete_unusual(call, id, handles[i]);
+/// From the first that is not usual on; `word`: its reduction's. A call from a callback writes where the handles lie.
+[[gnu::noinline]] static int complete_from(fast::Call call, CallId id, const uint64_t* handles, uint32_t count,
+                                           uint64_t word) {
+  uint64_t own[ring::kWaitedKeys];
+  memcpy(own, handles, count * sizeof(uint64_t));
+  int result = word != 0 ? fast::reduction_over(*call.thread, word) : complete_unusual(call, id, own[0]);
+  for (uint32_t i = 1; i < count; ++i)
+    if (const int error = fast::request_completed(call, id, own[i]); result == 0) result = error;
+  return result;
+}
+
+int fast::requests_completed(Call call, CallId id, const uint64_t* handles, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t word = 0;
+    if (!complete_usual(handles[i], &word) || word != 0) [[unlikely]]
+      return complete_from(call, id, handles + i, count - i, word);
+  }
+  return 0;
 }
 
 void request_completed(Event& e) {

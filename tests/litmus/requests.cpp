@@ -29,6 +29,7 @@ void object_made_at(MpiObject, uint64_t, CallId, uint64_t) {}
 ring::Pending* fast::pending;
 uint8_t fast::enabled;
 const fast::MessageHooks* fast::messages;
+int (*fast::reduction_over)(Thread&, uint64_t);
 void fast::event_of(Event&, Call, CallId, int) { abort(); }  // nothing here goes the fast path
 
 }  // namespace resil

@@ -139,6 +139,12 @@ def main(build, mpi, only=None):
     checks.append((f"over nodes, 2 ranks ({mpi})", lambda: within_a_node(mpi, node, 2, False, {"RESIL_NODE_RANKS": "1"})))
     checks.append((f"node memory switched off, 2 ranks ({mpi})",
                    Long(lambda: within_a_node(mpi, node, 2, False, {"RESIL_REDUCE_SHARED": "0"}))))
+    started = os.path.join(build, f"reductions_started.{mpi}")
+    three = 2 if jobs.loses_messages(mpi) else 3
+    checks.append((f"started from the same sites, 2 ranks ({mpi})",
+                   lambda: within_a_node(mpi, started, 2, True, None, ("lengths",))))
+    checks.append((f"started from the same sites, over nodes, {three} ranks ({mpi})",
+                   lambda: within_a_node(mpi, started, three, False, {"RESIL_NODE_RANKS": "1"})))
     threads = os.path.join(build, f"reductions_threads.{mpi}")
     for mode, p2p in (("order", "0"), ("order", "1"), ("exact", "0")):
         checks.append((f"threads, {mode}, P2P={p2p} ({mpi})",

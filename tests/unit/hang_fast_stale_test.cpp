@@ -267,7 +267,8 @@ TEST_CASE("fast path: a site that threads reach one after the other, while anoth
           if (fast::Call call; fast::message<CallId::kMPI_Irecv>(call, kSite, kFrame, nullptr, 4, fake::kDouble, 1, 7,
                                                                  fake::kCommWorld)) {
             ++by_fast_path;
-            return fast::started<CallId::kMPI_Irecv>(call, 0, &handle);
+            fast::started<CallId::kMPI_Irecv>(call, 0, &handle);
+            return;
           }
           Event e = program.slots.make(CallId::kMPI_Irecv, 1, 7, 4);
           e.thread = own.get();
@@ -282,7 +283,8 @@ TEST_CASE("fast path: a site that threads reach one after the other, while anoth
           void* saved[ring::kWaitedKeys];
           if (fast::Call call; fast::wait<CallId::kMPI_Waitall>(call, kSite + 16, kFrame, handles, 3, saved)) {
             ++by_fast_path;
-            return fast::waited<CallId::kMPI_Waitall>(call, 0, handles, 3, saved, nullptr);
+            fast::waited<CallId::kMPI_Waitall>(call, 0, handles, 3, saved, nullptr);
+            return;
           }
           Event e = program.slots.make(CallId::kMPI_Waitall);
           e.thread = own.get();
