@@ -518,7 +518,7 @@ bool failed(const Event& e, int64_t i) {
 }
 
 [[gnu::noinline]] int complete_unusual(fast::Call call, CallId id, uint64_t key, void* statuses = nullptr,
-                                        int64_t place = 0) {
+                                       int64_t place = 0) {
   Event e;
   fast::event_of(e, call, id, 0);
   e.statuses = e.given_statuses = statuses;
