@@ -192,9 +192,9 @@ def page_of(budget):
     return "\n".join(out)
 
 
-def grown(kind, before, now, mode):
+def grown(kind, before, now):
     """Of a row of the page and a Cost: whether the second has more instructions than are allowed."""
-    timed = max(0, now.clock - max(0, before[2] - 0.5)) if mode in ("watch", "lazy", "order") else 0  # the page has whole reads
+    timed = max(0, now.clock - max(0, before[2] - 0.5))  # the page has whole reads
     return now.instructions > before[0] * (1 + ALLOWED) + SLACK + TIMED * timed + COLLISION.get(kind, 0)
 
 
@@ -210,7 +210,7 @@ def budget(options):
             touched = list(more[kind]) if kind in more else before[3:] if before else [None, None]
             if before is None:
                 missing.append(f"{mode}, {kind}: not on the page")
-            elif grown(kind, before, found[kind], mode):
+            elif grown(kind, before, found[kind]):
                 over.append(f"{mode}, {kind}: {found[kind].instructions:,.0f} instructions a round, {before[0]:,.0f} allowed")
             counted[mode, options.mpi][kind] = [*found[kind], *touched]
             change = "" if before is None else f" [{found[kind].instructions - before[0]:+,.0f}]"

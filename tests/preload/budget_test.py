@@ -21,12 +21,12 @@ def within(mpi, mode):
         allowed, found = budget.committed()[(mode, mpi)], budget.costs(mpi, mode)
         assert found.keys() == allowed.keys() == budget.ROUND.keys(), (list(found), list(allowed))
         over = {kind: (allowed[kind][0], cost.instructions) for kind, cost in found.items()
-                if budget.grown(kind, allowed[kind], cost, mode)}
+                if budget.grown(kind, allowed[kind], cost)}
         assert not over, f"more instructions of the library's own than docs/BUDGET.md allows (allowed, counted): {over}"
         # What is compared is the library's own code, and a little more of it would be seen.
         least = min(found, key=lambda kind: found[kind].instructions)
         cost = found[least]
-        assert budget.grown(least, [cost.instructions / 1.1, cost.branches, cost.clock], cost._replace(clock=0), mode), cost
+        assert budget.grown(least, [cost.instructions / 1.1, cost.branches, cost.clock], cost._replace(clock=0)), cost
         return f"{len(found)} kinds, {least} {found[least].instructions:.0f} instructions"
     return check
 
