@@ -23,6 +23,11 @@ uint32_t stream_count, stream_next;
 /// One record of another rank.
 void take_record(Thread& thread, Peer& from, const Record& record, uint64_t ordinal) {
   const unsigned space = record.space < static_cast<unsigned>(Space::kCount) ? record.space : 0;
+  if (space == static_cast<unsigned>(Space::kBye)) [[unlikely]] {
+    from.bye_received = from.last_known = true;
+    from.last = ordinal + 1;
+    return;
+  }
   if (space_handlers[space] != nullptr) return space_handlers[space](thread, from, record);
   Difference difference;
   {

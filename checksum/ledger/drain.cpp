@@ -206,6 +206,37 @@ bool wait_for_records(Thread& thread, double limit) {
   return nothing_awaited(nullptr);
 }
 
+/// The good-byes of MPI_Finalize. Each look goes on where the last one stopped: with many ranks on few cores there are
+/// many looks.
+class Leaving {
+ public:
+  /// `one_way`: those of ranks that this one has only sent to, too.
+  bool all_gone(bool one_way) {
+    if (!all_told_ || peer_by_index(told_) != nullptr) tell();
+    for (Peer* peer; (peer = peer_by_index(gone_)) != nullptr; ++gone_) {
+      const bool owes = peer->expected != 0 || peer->heard || (one_way && (peer->announced != 0 || peer->addressed));
+      if (owes && !peer_is_self(*peer) && !peer->gone && !peer->bye_received) return false;
+    }
+    return all_told_ && transport_idle();
+  }
+
+ private:
+  /// Again as long as there is no memory or no credit for one.
+  void tell() {
+    all_told_ = true;
+    told_ = 0;
+    each_peer([&](Peer& peer) {
+      ++told_;
+      if (peer_is_self(peer) || peer.gone) return;
+      peer.bye_sent = peer.bye_sent || transport_say_bye(peer);
+      all_told_ = all_told_ && peer.bye_sent;
+    });
+  }
+
+  bool all_told_;
+  uint32_t told_, gone_;  ///< peers
+} leaving;
+
 }  // namespace
 
 void drain_connect() {
@@ -266,17 +297,7 @@ void finish(Thread& thread, double seconds) {
   // After its good-bye a rank sends nothing more: then the posted receives can be taken back with nothing on its way.
   // Whoever received from a rank hears its good-bye; who only sent to it is sure to hear one only if it was received,
   // and waits shorter.
-  auto all_gone = [](void* one_way) {
-    bool all = true;
-    each_peer([&](Peer& peer) {
-      if (peer_is_self(peer) || peer.gone) return;
-      peer.bye_sent = peer.bye_sent || transport_say_bye(peer);
-      const bool owes =
-          peer.expected != 0 || peer.heard || (one_way != nullptr && (peer.announced != 0 || peer.addressed));
-      all = all && peer.bye_sent && (peer.bye_received || !owes);
-    });
-    return all && transport_idle();
-  };
+  auto all_gone = [](void* one_way) { return leaving.all_gone(one_way != nullptr); };
   if (!progress_until(thread, all.left() < kOneWay ? all.left() : kOneWay, all_gone, &drains))
     progress_until(thread, all.left(), all_gone, nullptr);
   decide_leftovers(thread);

@@ -35,7 +35,9 @@ struct Page;
 
 struct Peer {
   int32_t world_rank;
-  bool host_told, bye_sent, bye_received;
+  bool host_told;  ///< a message has been sent there
+  bool bye_sent, bye_received;
+  bool bye_in_stream;  ///< as a record
   bool addressed, heard;  ///< messages other than records went there, came from there
   bool asks;  ///< it waits for records of this rank
   bool last_told;  ///< it knows how many records this rank has announced in all

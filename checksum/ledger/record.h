@@ -28,6 +28,7 @@ enum class Space : uint8_t {
   kAgreement,  ///< result of a "same everywhere" collective: "sent" by the child, "received" by the parent
   kSum,  ///< linear digests summed up a tree; handled by its own handler
   kSeen,  ///< full blame: the result of a "same everywhere" collective, told to all neighbours in the tree (seen.h)
+  kBye,  ///< no packet: the last record of a rank in MPI_Finalize
   kCount
 };
 

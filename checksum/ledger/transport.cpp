@@ -293,7 +293,7 @@ void transport_records(uint64_t* shared, uint64_t* messages) {
   *shared = 0;
   *messages = sent_by_messages;
   Peer* peer;
-  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i) *shared += peer->out.count();
+  for (uint32_t i = 0; (peer = peer_by_index(i)) != nullptr; ++i) *shared += peer->out.count() - peer->bye_in_stream;
 }
 
 bool transport_flush_peer(Thread&, Peer& peer) {
@@ -350,9 +350,24 @@ void transport_poll(Thread& thread, uint32_t messages) {
   serve_asked();
 }
 
+namespace {
+
+/// With the token: into the stream, where no message can come after it.
+bool put_bye(Peer& to) {
+  Guard guard;
+  if (!to.out.is_open() || to.in_pages || to.host_told) return false;
+  const Record record(0, 0, 0, 0, 0, 0, static_cast<uint8_t>(Space::kBye), kNotMatchQueues);
+  to.bye_in_stream = to.out.put(record, to.announced, to.summed | (to.sums_hold_out ? kSumsHold : 0), to.sum_out);
+  if (to.bye_in_stream) __atomic_store_n(&to.announced, to.announced + 1, __ATOMIC_RELAXED);
+  return to.bye_in_stream;
+}
+
+}  // namespace
+
 bool transport_say_bye(Peer& peer) {
   Token mine;
   if (!mine || !started) return false;
+  if (put_bye(peer)) return true;
   if (!flush_with_token(peer)) return false;
   return send_header(peer, Kind::kBye, peer.summed, peer.sum_out, peer.sums_hold_out);
 }

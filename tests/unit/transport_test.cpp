@@ -272,6 +272,29 @@ TEST_CASE("a message comes after the records that were announced before it") {
   }
 }
 
+TEST_CASE("a good-bye is a record, where no message can come after it") {
+  begin(64);
+  for (uint64_t number = 0; number < 10; ++number) announce(number);
+  REQUIRE(transport_say_bye(peer));
+  CHECK(wire.empty());
+  transport_take_streams(thread_state);
+  CHECK((digests.size() == 10 && in_sequence()));
+  CHECK((peer.bye_received && peer.last_known && peer.last == peer.next_ordinal));
+  CHECK((peer.total_there == 10 && peer.sum_there == peer.sum_out && peer.sums_hold_there));
+  uint64_t shared, messages;
+  transport_records(&shared, &messages);
+  CHECK(shared == 10);
+  for (const bool asked : {false, true}) {  // a message before it; a stream that is full
+    begin(8);
+    if (asked) REQUIRE(post(thread_state, peer, Kind::kQuery, &peer.announced, sizeof(peer.announced)));
+    for (uint64_t number = 0; number < (asked ? 1 : 8); ++number) announce(number);
+    REQUIRE(transport_say_bye(peer));
+    CHECK(wire.size() == (asked ? 2 : 1));
+    transport_poll(thread_state, 1000);
+    CHECK((peer.bye_received && peer.last == peer.announced && abandoned == 0 && in_sequence()));
+  }
+}
+
 TEST_CASE("a rank that takes nothing costs a bounded number of pages; then sums decide, and records go on") {
   for (uint32_t with : {0u, 64u}) {
     begin(with);
