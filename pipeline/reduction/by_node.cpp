@@ -308,10 +308,10 @@ struct NodeWaits {
       return rings.what(rank) != f.what;
     return await_shown(group, rings, thread, comm, rank, f.what);
   }
-  /// As long as it takes to fold a group that is complete. Where ranks share processors its last rank may have none.
+  /// As long as it takes to fold a group that is complete.
   bool fold(int rank) const {
     constexpr int kLooks = 200;
-    const int looks = f.promised && !node_is_crowded() ? kLooks : 1;
+    const int looks = f.promised ? kLooks : 1;
     for (int i = 0; i < looks; ++i)
       if (rings.fold_shown(rank)) [[likely]]
         return true;
@@ -322,8 +322,8 @@ struct NodeWaits {
 }  // namespace
 
 bool folds_by_groups(const Call& c, const Rings& rings) {
-  // A root's contributions are read once, by whomever. That pays where others have processors of their own for it.
-  if (c.operation == Collective::kReduce && node_is_crowded()) return false;
+  // Where ranks share processors the turns that they take decide, and groups need more of them.
+  if (node_is_crowded()) return false;
   return c.size >= kGroupedRanks && rings.shape().folds != 0 && !c.operand.user && c.operand.mode == Mode::kOrder &&
          !is_reduce_scatter(c.operation) && c.count != 0;
 }

@@ -27,8 +27,8 @@ struct GroupFold {
   uint64_t what;
 };
 
-/// Whether a rank shows the fold of its group: `all` and prefixes: whoever folds the whole group anyway, for those in
-/// other groups. A root gets them from whoever happens to find his group complete.
+/// Whether a rank shows the fold of its group. In a reduction to all, and to higher ranks (prefixes), it waits for the
+/// whole group in any case. In one to a root it shows the fold if the group is complete when it comes.
 inline bool last_of_group(int rank, int size) { return rank % kGroup == kGroup - 1 || rank == size - 1; }
 inline bool shows_to_all(int rank, int size) { return last_of_group(rank, size) && rank % kGroup != 0; }
 inline bool shows_to_root(int rank, int size, int root) {
