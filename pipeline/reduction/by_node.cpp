@@ -96,7 +96,13 @@ int by_showing_all(Carrier& c, Rings& rings) {
   rings.show(what);
   const Wanted want = wanted(call);
   int error = 0;
-  if (want.ranks != 0) {
+  if (folds_by_groups(call, rings)) {
+    const bool out_direct = want.ranks != 0 && direct(o, call.output, call.count);
+    char* result = out_direct ? static_cast<char*>(call.output) : c.arena.allocate(what);
+    c.differs |= fold_shown_groups(c.group, rings, c.thread, *call.info, group_fold(call), result,
+                                   c.arena.allocate(kGroupScratch));
+    if (want.ranks != 0 && !c.differs && !out_direct) store(o, call.output, 0, call.count, result);
+  } else if (want.ranks != 0) {
     const char** cells = c.arena.array<const char*>(want.ranks);
     for (int64_t r = 0; r < want.ranks; ++r) {
       c.shown(rings, static_cast<int>(r), what);
@@ -285,6 +291,62 @@ bool await_shown(NodeGroup& group, Rings& rings, Thread& thread, CommInfo& comm,
   await(thread, comm, rank, awaited,
         [&] { return rings.shown(rank) || (++looks % 1024 == 0 && (gone_on = has_gone_on(group, rings, rank))); });
   return gone_on || rings.what(rank) != what;
+}
+
+namespace {
+
+/// How fold_by_groups() waits here.
+struct NodeWaits {
+  NodeGroup& group;
+  Rings& rings;
+  Thread& thread;
+  CommInfo& comm;
+  const GroupFold& f;
+
+  bool contribution(int rank) const {
+    if (rings.shown(rank)) [[likely]]
+      return rings.what(rank) != f.what;
+    return await_shown(group, rings, thread, comm, rank, f.what);
+  }
+  /// As long as it takes to fold a group that is complete.
+  bool fold(int rank) const {
+    constexpr int kLooks = 200;
+    const int looks = f.promised ? kLooks : 1;
+    for (int i = 0; i < looks; ++i)
+      if (rings.fold_shown(rank)) [[likely]]
+        return true;
+    return false;
+  }
+};
+
+}  // namespace
+
+bool folds_by_groups(const Call& c, const Rings& rings) {
+  // Where ranks share processors the turns that they take decide, and groups need more of them.
+  if (node_is_crowded()) return false;
+  return c.size >= kGroupedRanks && rings.shape().folds != 0 && !c.operand.user && c.operand.mode == Mode::kOrder &&
+         !is_reduce_scatter(c.operation) && c.count != 0;
+}
+
+GroupFold group_fold(const Call& c) {
+  const Kernel kernel = find_kernel(c.operand.op, c.operand.basic);
+  const bool to_root = c.operation == Collective::kReduce, to_all = c.operation == Collective::kAllreduce;
+  const bool shows = to_all    ? shows_to_all(c.rank, c.size)
+                     : to_root ? shows_to_root(c.rank, c.size, c.root)
+                               : shows_to_higher(c.rank, c.size);
+  return {kernel,
+          c.rank,
+          c.size,
+          static_cast<int32_t>(wanted(c).ranks),
+          shows,
+          !to_root,
+          static_cast<size_t>(c.count) * kernel.units,
+          static_cast<size_t>(c.count) * c.operand.cell};
+}
+
+bool fold_shown_groups(NodeGroup& group, Rings& rings, Thread& thread, CommInfo& comm, const GroupFold& fold,
+                       char* output, char* scratch) {
+  return fold_by_groups<kNodeRanks>(rings, fold, output, scratch, NodeWaits{group, rings, thread, comm, fold});
 }
 
 Wanted wanted(const Call& c) {

@@ -4,6 +4,7 @@
 // data. The bits are those of every other way. See docs/REDUCTIONS.md.
 #pragma once
 
+#include "pipeline/reduction/groups.h"
 #include "pipeline/reduction/node.h"
 
 namespace resil::reduction {
@@ -22,6 +23,14 @@ Wanted wanted(const Call& call);
 /// another length than `what`.
 void await_writable(NodeGroup& group, Rings& rings, Thread& thread, CommInfo& comm);
 bool await_shown(NodeGroup& group, Rings& rings, Thread& thread, CommInfo& comm, int rank, uint64_t what);
+/// Whether this rank folds by groups (groups.h); how.
+bool folds_by_groups(const Call& call, const Rings& rings);
+GroupFold group_fold(const Call& call);
+/// Bytes of scratch, aligned to 64, that it takes.
+constexpr size_t kGroupScratch = group_scratch(kNodeRanks, kNodeMostFolded);
+/// Of a step in which this rank has shown its contribution. True: another rank's has another length.
+bool fold_shown_groups(NodeGroup& group, Rings& rings, Thread& thread, CommInfo& comm, const GroupFold& fold,
+                       char* output, char* scratch);
 /// Between two looks at memory.
 inline void relax() {
 #if defined(__x86_64__)

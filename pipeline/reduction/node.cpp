@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // See node.h. The file in /dev/shm: a page of the owner's, then bays. A bay has room for its head from its first
-// communicator on, and for the rest from that one's first large reduction on.
+// communicator on, for folds of groups where that is large, and for the rest from its first large reduction on.
 
 #include "pipeline/reduction/node.h"
 
@@ -12,6 +12,7 @@
 #include <initializer_list>
 
 #include "pipeline/reduction/deposits.h"
+#include "pipeline/reduction/groups.h"
 #include "shim/abi/backend.h"
 #include "shim/base/spinlock.h"
 #include "shim/call/runtime.h"
@@ -26,19 +27,23 @@ namespace {
 
 constexpr size_t kPage = 4096, kHead = 6 * kPage;
 constexpr size_t kStride = kNodeSegment + kPage;  // a cell's head lies at the end of a page, its data begin one
-constexpr size_t kBay = kHead + kPage + 4 * kStride;
+constexpr size_t kFolds = kHead + kPage + 4 * kStride, kFoldBytes = 6 * kPage;  // of groups
+constexpr size_t kBay = kFolds + kFoldBytes;
 constexpr int32_t kBays = 16;
 constexpr size_t kFile = kPage + kBays * kBay;
 
 // Within a bay. The tiny cells' stride keeps neighbouring lines for one cell: processors fetch lines in pairs. There
 // are many: where ranks share a processor, one shows a batch of contributions (to MPI_Reduce, MPI_Scan) in its turn.
-constexpr RingShape kTiny = {0, 256, 128, sizeof(CellHead), 128, 128 - sizeof(CellHead)};
-constexpr RingShape kSmall = {64, 256 + 128 * 128, 1408, sizeof(CellHead), 4, 1408 - sizeof(CellHead)};
-constexpr RingShape kSegments = {128, kHead + kPage - 64, kStride, 64, 2, kNodeSegment};
-constexpr RingShape kResults = {192, kSegments.cells + 2 * kStride, kStride, 64, 2, kNodeSegment};
+constexpr RingShape kTiny = {0, 256, 128, sizeof(CellHead), 128, 128 - sizeof(CellHead), kFolds};
+constexpr RingShape kSmall = {
+    64, 256 + 128 * 128, 1408, sizeof(CellHead), 4, 1408 - sizeof(CellHead), kFolds + 128 * 128};
+constexpr RingShape kSegments = {128, kHead + kPage - 64, kStride, 64, 2, kNodeSegment, 0};
+constexpr RingShape kResults = {192, kSegments.cells + 2 * kStride, kStride, 64, 2, kNodeSegment, 0};
 constexpr size_t kControls[] = {kTiny.control, kSmall.control, kSegments.control, kResults.control};
+static_assert(kSmall.most == kNodeMostFolded && kTiny.most <= kNodeMostFolded);
 static_assert(kSmall.cells + kSmall.count * kSmall.stride <= kHead);
-static_assert(kResults.cells + kStride + kResults.data + kResults.most <= kBay);
+static_assert(kResults.cells + kStride + kResults.data + kResults.most <= kFolds);
+static_assert(kSmall.folds + kSmall.count * kSmall.stride <= kBay);
 
 NodeMemory* own;
 std::atomic<NodeGroup*> users[kBays];  // of this rank's bays
@@ -94,13 +99,16 @@ void discard(NodeGroup* group) {
 }
 
 /// A bay of this rank's that nobody uses or reads any more; -1: there is none.
-int32_t claim(NodeGroup* group) {
+int32_t claim(NodeGroup* group, int size) {
   for (int32_t bay = 0; bay < kBays; ++bay) {
     NodeGroup* user = users[bay].load(std::memory_order_acquire);
     if (user != nullptr && (!user->gone.load(std::memory_order_acquire) || !is_quiet(*user))) continue;
     if (!users[bay].compare_exchange_strong(user, group, std::memory_order_acq_rel)) continue;
     if (user != nullptr) discard(user);
-    if (node_memory_reserve(NodeUse::kReductions, kPage + static_cast<size_t>(bay) * kBay, kHead)) return bay;
+    const size_t place = kPage + static_cast<size_t>(bay) * kBay;
+    if (node_memory_reserve(NodeUse::kReductions, place, kHead) &&
+        (size < kGroupedRanks || node_memory_reserve(NodeUse::kReductions, place + kFolds, kFoldBytes)))
+      return bay;
     users[bay].store(nullptr, std::memory_order_release);
     return -1;
   }
@@ -117,7 +125,7 @@ Offer make_offer(const Call& c, NodeGroup* group, char** memories) {
   if (own == nullptr) return {-1, 0};
   for (int r = 0; r < c.size; ++r)
     if ((memories[r] = memory_of(comm_world_rank(*c.info, r))) == nullptr) return {-1, 0};
-  const int32_t bay = claim(group);
+  const int32_t bay = claim(group, c.size);
   if (bay < 0) return {-1, 0};
   const char* head = bay_of(reinterpret_cast<char*>(own), bay);
   uint64_t first = 1;
@@ -228,7 +236,7 @@ bool node_group_large(const Call& c, NodeGroup& group) {
     return group.large;
   group.asked_large = true;
   const size_t bay = kPage + static_cast<size_t>(group.bay) * kBay;
-  const bool mine = node_memory_reserve(NodeUse::kReductions, bay + kHead, kBay - kHead);
+  const bool mine = node_memory_reserve(NodeUse::kReductions, bay + kHead, kFolds - kHead);
   group.large = backend->collectives->agree(c.comm, mine);
   return group.large;
 }

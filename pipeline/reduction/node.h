@@ -19,6 +19,8 @@ namespace resil::reduction {
 constexpr int kNodeRanks = 128;
 /// Bytes of a vector that go through node-local memory at a time.
 constexpr size_t kNodeSegment = 128 << 10;
+/// Bytes of a vector at most that folds by groups.
+constexpr size_t kNodeMostFolded = 1408 - sizeof(CellHead);
 
 /// What is known of one communicator.
 struct NodeGroup {

@@ -36,13 +36,15 @@ struct Repeated {
   Algorithm algorithm;
   Wanted want;
   int32_t rank, size;
+  bool grouped;
+  GroupFold groups;
   size_t in_bytes, out_bytes, offset, units;
 };
 
 namespace {
 
 constexpr unsigned kEntries = 16;
-constexpr size_t kPointers = kNodeRanks * sizeof(char*), kRoom = kPointers + kFoldScratch;
+constexpr size_t kPointers = kNodeRanks * sizeof(char*), kRoom = kPointers + kGroupScratch;
 
 unsigned place_of(CallId id, const CommInfo* comm, uint64_t op, int64_t count) {
   const uint64_t mixed = reinterpret_cast<uintptr_t>(comm) / sizeof(CommInfo) * 7 + static_cast<unsigned>(id) +
@@ -117,6 +119,8 @@ void repeated_learn(const Event& e, const Call& c, NodeGroup& group, PerThread& 
   r.out_bytes = static_cast<size_t>(r.want.count) * o.cell;
   r.offset = static_cast<size_t>(r.want.first) * o.cell;
   r.units = static_cast<size_t>(r.want.count) * r.kernel.units;
+  r.grouped = folds_by_groups(c, *r.rings);
+  if (r.grouped) r.groups = group_fold(c);
 }
 
 void repeated_learn_safe(const Event& e, PerThread& mine) {
@@ -169,7 +173,10 @@ fast::Instead repeated_execute(Event& e, PerThread& mine) {
   else memcpy(rings.own(), input, r.in_bytes);
   rings.show(what);
   bool differs = false;
-  if (r.want.ranks != 0) {
+  if (r.grouped) [[unlikely]] {
+    differs =
+        fold_shown_groups(*r.group, rings, *e.thread, *e.comm, r.groups, output, mine.scratch.base + mine.scratch.top);
+  } else if (r.want.ranks != 0) {
     auto** cells = reinterpret_cast<const char**>(mine.scratch.base + mine.scratch.top);
     for (int k = 0; k < r.want.ranks; ++k) {
       if (k != r.rank) {

@@ -28,6 +28,7 @@ struct RingShape {
   size_t stride, data;  ///< from cell to cell; from a cell's beginning to the contribution
   uint32_t count;
   size_t most;  ///< bytes of a contribution
+  size_t folds;  ///< of the first cell for folds of groups, of which there are as many; 0: none
 };
 
 /// One rank's view of all ranks' rings of one shape.
@@ -76,11 +77,27 @@ class Rings {
   const char* data(int rank) const { return cell(rank, next_) + shape_->data; }
   uint64_t what(int rank) const { return reinterpret_cast<const CellHead*>(cell(rank, next_))->what; }
 
+  /// The same with the fold of a group of ranks (groups.h) that its rank shows beside its contribution, or does not. It
+  /// may be written whenever the contribution may.
+  char* own_fold() const { return fold_cell(rank_, next_) + shape_->data; }
+  void show_fold(uint64_t what) {
+    auto* head = reinterpret_cast<CellHead*>(fold_cell(rank_, next_));
+    head->what = what;
+    __atomic_store_n(&head->number, next_, __ATOMIC_RELEASE);
+  }
+  bool fold_shown(int rank) const {
+    return __atomic_load_n(&reinterpret_cast<CellHead*>(fold_cell(rank, next_))->number, __ATOMIC_ACQUIRE) == next_;
+  }
+  const char* fold(int rank) const { return fold_cell(rank, next_) + shape_->data; }
+  uint64_t fold_what(int rank) const { return reinterpret_cast<const CellHead*>(fold_cell(rank, next_))->what; }
+  void prefetch_fold(int rank) const { __builtin_prefetch(fold_cell(rank, next_ + 2)); }
+
   /// Brings that rank's contribution to the next but one step here, where it is ahead.
   void prefetch(int rank) const { __builtin_prefetch(cell(rank, next_ + 2)); }
 
   /// This rank has read what it needs of this step. `all`: it has seen everybody's contribution, so that all have read
-  /// the step before. The others are told now and then: a writer that waits needs a cell, not the last one.
+  /// the step before; the fold of a group vouches for its ranks. The others are told now and then: a writer that waits
+  /// needs a cell, not the last one.
   void finish(bool all) {
     if (all && next_ > all_read_) all_read_ = next_;
     ++next_;
@@ -101,6 +118,9 @@ class Rings {
   uint64_t* control(int rank) const { return reinterpret_cast<uint64_t*>(bases_[rank] + shape_->control); }
   char* cell(int rank, uint64_t number) const {
     return bases_[rank] + shape_->cells + (number & (shape_->count - 1)) * shape_->stride;
+  }
+  char* fold_cell(int rank, uint64_t number) const {
+    return bases_[rank] + shape_->folds + (number & (shape_->count - 1)) * shape_->stride;
   }
 
   const RingShape* shape_;

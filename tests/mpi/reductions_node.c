@@ -3,6 +3,8 @@
 // Reductions of ranks that share a node: every length around the borders between the ways, communicators that come and
 // go while some ranks lag behind, more of them at once than a rank has bays, a wait that the MPI library's progress is
 // needed for, vectors of different lengths. Results are compared with the fold's association, literally.
+//
+// reductions_node MODE [lengths | groups | missing RANK]
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,10 +218,54 @@ static void different_lengths(void) {
   MPI_Comm_free(&comm);
 }
 
+/// Many ranks, of which groups are folded apart: communicators of the first 15, 16, 17, 20 ... of them, in both orders.
+static void groups(void) {
+  static const int counts[] = {1, 5, 14, 174};
+  double in[174], out[174];
+  for (int n = 15; n <= ranks; n += n < 17 ? 1 : 3) {
+    const int backwards = n % 2;
+    MPI_Comm comm;
+    int mine;
+    MPI_Comm_split(MPI_COMM_WORLD, me < n ? 0 : MPI_UNDEFINED, backwards ? -me : me, &comm);
+    if (comm == MPI_COMM_NULL) continue;
+    MPI_Comm_rank(comm, &mine);
+    for (int i = 0; i < 4 * 2; i++) {
+      const int count = counts[i / 2], root = (i * 5 + n) % n;
+      for (int k = 0; k < count; k++) in[k] = value(mine, k + i);
+      MPI_Allreduce(in, out, count, MPI_DOUBLE, MPI_SUM, comm);
+      for (int k = 0; k < count; k++) CHECK(out[k] == tree(0, n, k + i));
+      for (int turn = 0; turn < 3; turn++) MPI_Reduce(in, out, count, MPI_DOUBLE, MPI_SUM, root, comm);
+      for (int k = 0; k < count && mine == root; k++) CHECK(out[k] == tree(0, n, k + i));
+      MPI_Scan(in, out, count, MPI_DOUBLE, MPI_SUM, comm);
+      for (int k = 0; k < count; k++) CHECK(out[k] == tree(0, mine + 1, k + i));
+      MPI_Exscan(in, out, count, MPI_DOUBLE, MPI_SUM, comm);
+      for (int k = 0; k < count && mine != 0; k++) CHECK(out[k] == tree(0, mine, k + i));
+      MPI_Allreduce(MPI_IN_PLACE, in, count, MPI_DOUBLE, MPI_SUM, comm);
+      for (int k = 0; k < count; k++) CHECK(in[k] == tree(0, n, k + i));
+    }
+    MPI_Comm_free(&comm);
+  }
+}
+
+/// One rank does not come: it waits for a message of rank 0's, which waits for it.
+static void missing(int rank) {
+  double in = me, out = 0;
+  for (int turn = 0; turn < 5; turn++) MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  if (me == rank) MPI_Recv(&in, 1, MPI_DOUBLE, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &me);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (argc > 2 && strcmp(argv[2], "groups") == 0) {
+    groups();
+    different_lengths();
+    MPI_Finalize();
+    return 0;
+  }
+  if (argc > 3 && strcmp(argv[2], "missing") == 0) missing(atoi(argv[3]));
   lengths(MPI_COMM_WORLD);
   started();
   beyond_the_pool();

@@ -5,6 +5,7 @@ oracle, bit for bit, so that both MPIs and any placement and order of arrival ag
 
 Usage: reductions_test.py BUILD openmpi|mpich [RANKS]   (RANKS: by hand; MPICH with 3 or more only beside a plain run)
 """
+import json
 import os
 import re
 import sys
@@ -65,6 +66,18 @@ def within_a_node(mpi, program, ranks, shared, env=None, arguments=()):
         own = f"resil-{os.getuid()}-{file.header.job}-{file.header.world}-"  # the names of this job's memory begin so
     left = [name for name in os.listdir("/dev/shm") if name.startswith(own)]
     assert file.header.job and not left, (own, left)
+    jobs.remove_rings(result.directory)
+
+
+def missing(mpi, program, ranks, rank):
+    """One rank of a group does not come: all others wait for it, whatever their group, and are told so."""
+    result = jobs.run(mpi, ranks, [program, "order", "missing", str(rank)], timeout=240,
+                      env={"RESIL_REDUCE": "order", "RESIL_HANG": "abort"})
+    assert result.returncode == 92, result.text()
+    with open(os.path.join(result.directory, "hang-0.json"), encoding="utf-8") as file:
+        found = json.load(file)
+    others = [other for other in range(ranks) if other != rank]
+    assert (found["class"], found["culprit_ranks"], found["victim_ranks"]) == ("deadlock", [rank], others), found
     jobs.remove_rings(result.directory)
 
 
@@ -139,6 +152,9 @@ def main(build, mpi, only=None):
     checks.append((f"over nodes, 2 ranks ({mpi})", lambda: within_a_node(mpi, node, 2, False, {"RESIL_NODE_RANKS": "1"})))
     checks.append((f"node memory switched off, 2 ranks ({mpi})",
                    Long(lambda: within_a_node(mpi, node, 2, False, {"RESIL_REDUCE_SHARED": "0"}))))
+    if mpi == "openmpi" and most == 5:  # MPICH's ranks do not give their processors away in MPI_Init
+        checks.append((f"groups of ranks, 20 ranks ({mpi})", lambda: within_a_node(mpi, node, 20, True, None, ("groups",))))
+        checks.append((f"a rank of a group is missing, 18 ranks ({mpi})", lambda: missing(mpi, node, 18, 11)))
     started = os.path.join(build, f"reductions_started.{mpi}")
     three = 2 if jobs.loses_messages(mpi) else 3
     checks.append((f"started from the same sites, 2 ranks ({mpi})",
