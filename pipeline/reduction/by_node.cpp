@@ -346,6 +346,7 @@ GroupFold group_fold(const Call& c) {
 
 bool fold_shown_groups(NodeGroup& group, Rings& rings, Thread& thread, CommInfo& comm, const GroupFold& fold,
                        char* output, char* scratch) {
+  count_more(per_thread(thread).counts.by_groups, 1);
   return fold_by_groups<kNodeRanks>(rings, fold, output, scratch, NodeWaits{group, rings, thread, comm, fold});
 }
 

@@ -50,6 +50,7 @@ constexpr unsigned kAlgorithms = static_cast<unsigned>(Algorithm::kCount);
 struct WayCounts {
   uint64_t calls[kAlgorithms], bytes[kAlgorithms];
   uint64_t by_node;  ///< of the calls: through node-local memory
+  uint64_t by_groups;  ///< of these: by groups of ranks (groups.h)
 };
 inline void count_more(uint64_t& counter, uint64_t more) {
   __atomic_store_n(&counter, counter + more, __ATOMIC_RELAXED);

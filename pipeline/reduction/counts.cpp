@@ -35,6 +35,7 @@ void add(WayCounts& to, const WayCounts& from) {
     to.bytes[i] += __atomic_load_n(&from.bytes[i], __ATOMIC_RELAXED);
   }
   to.by_node += __atomic_load_n(&from.by_node, __ATOMIC_RELAXED);
+  to.by_groups += __atomic_load_n(&from.by_groups, __ATOMIC_RELAXED);
 }
 
 }  // namespace
@@ -82,6 +83,7 @@ void report_ways(JsonWriter& json, const char* mode, bool p2p) {
   json.integer("calls", calls);
   json.integer("bytes", bytes);
   json.integer("through_node_memory", all.by_node);
+  json.integer("by_groups", all.by_groups);
   constexpr Algorithm kOwn[] = {Algorithm::kOrder, Algorithm::kExact, Algorithm::kP2p, Algorithm::kNativeSafe};
   for (Algorithm algorithm : kOwn) {
     json.begin_object(algorithm_name(algorithm));

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 
@@ -96,6 +97,20 @@ bool is_quiet(const NodeGroup& group) {
 void discard(NodeGroup* group) {
   release(group->bases);
   release(group);
+}
+
+int allowed(pid_t process) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  return sched_getaffinity(process, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
+}
+
+/// Of this node, for all its ranks. A launcher binds a rank to some, and is bound to none itself; it is not in sight
+/// from a container (parent 0: this process).
+int processors() {
+  int count = allowed(0);
+  if (runtime.local_size > count) count = std::max(count, allowed(getppid()));
+  return count > 1 ? count : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 /// A bay of this rank's that nobody uses or reads any more; -1: there is none.
@@ -203,11 +218,7 @@ void node_prepare() {
 void node_connect() {
   if (!backend->collectives->keep_states(comm_is_gone)) own = nullptr;
   if (own != nullptr && own->rank != runtime.rank) own = nullptr;
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  int count = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
-  if (count <= 1) count = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));  // bound to one: the others have theirs
-  crowded = runtime.local_size > count;
+  crowded = runtime.local_size > processors();
   if (config_integer("RESIL_REDUCE_SHARED") != 0) deposits_connect(shown_by, node_ranks());
 }
 

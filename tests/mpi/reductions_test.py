@@ -45,8 +45,8 @@ def digests(result):
     return dict(re.findall(r"(?m)^(.+) ([0-9a-f]{16})$", result.stdout.decode()))
 
 
-def run(mpi, program, ranks, mode, env=None, arguments=()):
-    result = jobs.run(mpi, ranks, [program, mode, *arguments], timeout=240,
+def run(mpi, program, ranks, mode, env=None, arguments=(), tools_before=()):
+    result = jobs.run(mpi, ranks, [program, mode, *arguments], timeout=240, tools_before=tools_before,
                       env={"RESIL_REDUCE": mode, "RESIL_LOG": "quiet", **(env or {})})
     assert result.returncode == 0, result.text()
     return result
@@ -69,9 +69,18 @@ def within_a_node(mpi, program, ranks, shared, env=None, arguments=()):
     jobs.remove_rings(result.directory)
 
 
-def missing(mpi, program, ranks, rank):
+def by_groups(mpi, program, ranks, processors):
+    """Ranks with a processor each fold by groups."""
+    result = run(mpi, program, ranks, "order", None, ("groups",), [processors])
+    reports = result.ranks()
+    assert all(report["reductions"]["by_groups"] > 40 for report in reports.values()), reports[0]["reductions"]
+    assert all(report.get("findings", []) == [] for report in reports.values()), result.text()
+    jobs.remove_rings(result.directory)
+
+
+def missing(mpi, program, ranks, rank, processors):
     """One rank of a group does not come: all others wait for it, whatever their group, and are told so."""
-    result = jobs.run(mpi, ranks, [program, "order", "missing", str(rank)], timeout=240,
+    result = jobs.run(mpi, ranks, [program, "order", "missing", str(rank)], timeout=240, tools_before=[processors],
                       env={"RESIL_REDUCE": "order", "RESIL_HANG": "abort"})
     assert result.returncode == 92, result.text()
     with open(os.path.join(result.directory, "hang-0.json"), encoding="utf-8") as file:
@@ -153,8 +162,9 @@ def main(build, mpi, only=None):
     checks.append((f"node memory switched off, 2 ranks ({mpi})",
                    Long(lambda: within_a_node(mpi, node, 2, False, {"RESIL_REDUCE_SHARED": "0"}))))
     if mpi == "openmpi" and most == 5:  # MPICH's ranks do not give their processors away in MPI_Init
-        checks.append((f"groups of ranks, 20 ranks ({mpi})", lambda: within_a_node(mpi, node, 20, True, None, ("groups",))))
-        checks.append((f"a rank of a group is missing, 18 ranks ({mpi})", lambda: missing(mpi, node, 18, 11)))
+        processors = os.path.join(build, "many_processors.so")
+        checks.append((f"groups of ranks, 20 ranks ({mpi})", lambda: by_groups(mpi, node, 20, processors)))
+        checks.append((f"a rank of a group is missing, 18 ranks ({mpi})", lambda: missing(mpi, node, 18, 11, processors)))
     started = os.path.join(build, f"reductions_started.{mpi}")
     three = 2 if jobs.loses_messages(mpi) else 3
     checks.append((f"started from the same sites, 2 ranks ({mpi})",
