@@ -128,6 +128,7 @@ void begin(bool is_silent, bool with_bye, unsigned open) {
   self = {};
   timed_out_before = finished = false;
   drains = {};
+  leaving = {};
 }
 
 }  // namespace
