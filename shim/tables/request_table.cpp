@@ -16,12 +16,15 @@
 #include "shim/runtime/memory.h"
 #include "shim/tables/live_objects.h"
 #include "shim/tables/request_duplicates.h"
+#include "shim/tables/request_entry.h"
 #include "shim/tables/request_overflow.h"
 #include "shim/tables/request_serial.h"
 #include "shim/tables/request_starts.h"
 #include "shim/tables/tables.h"
 
 namespace resil {
+
+using namespace request_entry;
 
 uint64_t* request_words;
 SharedRequests shared_requests;
@@ -33,37 +36,12 @@ constexpr uint32_t kNone = ~0u;
 constexpr int kUndefinedIndex = -32766;  // MPI_UNDEFINED in all three ABIs
 
 uint64_t* keys;
-struct alignas(kRequestStride * sizeof(uint64_t)) Cookies {
-  uint64_t word[kRequestWords];
-};
-void copy(uint64_t* to, const uint64_t* from) {
-  for (unsigned i = 0; i < kRequestWords; ++i) to[i] = from[i];
-}
-void clear(uint64_t* words) {
-  for (unsigned i = 0; i < kRequestWords; ++i) words[i] = 0;
-}
-Cookies* cookies;  // by entry: the modules' words, 0: none
+Cookies* cookies;  // by entry
 uint32_t* spilled;  // by bucket: live keys that found it full and went on
 uint32_t bucket_count;
 bool concurrent = true;  // until MPI_Init has told otherwise
 
 uint32_t home_of(uint64_t key) { return ring::request_home(key, bucket_count); }
-
-// Loaded and stored as single words: another thread may look at an entry that it thinks is its own (see find).
-template <class T>
-T load(const T& field) {
-  return __atomic_load_n(&field, __ATOMIC_RELAXED);
-}
-
-template <class T>
-void store(T& field, T value) {
-  __atomic_store_n(&field, value, __ATOMIC_RELAXED);
-}
-
-/// Of two entries of one key, is `a` the one that is meant by who asks?
-bool better(const ring::Request& a, const ring::Request& b, RequestAsker asker) {
-  return asker.prefers(load(a.serial), load(a.trace) == asker.trace, load(b.serial), load(b.trace) == asker.trace);
-}
 
 /// Entry of a key. Should the handle have been reused while its completion was under way in another thread, there are
 /// two (request_serial.h). An entry that is still being filled in shows no key of its own yet: nobody but its own
@@ -150,13 +128,6 @@ RequestAsker asking(const Thread& thread) { return {thread.trace_index, 0, false
 
 /// On the way out of a call that completes requests.
 RequestAsker completing(const Event& e) { return {e.thread->trace_index, e.entered, true}; }
-
-/// Where the entry of a key is: in the first level (`index`), in the second (`entry` and its `state`), or nowhere.
-struct Found {
-  uint32_t index;
-  OverflowEntry* entry;
-  OverflowState state;
-};
 
 [[gnu::noinline]] Found find_both(uint64_t key, RequestAsker asker, uint32_t index) {
   Found found = {index, nullptr, {}};
